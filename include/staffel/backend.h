@@ -1,0 +1,73 @@
+// A device that runs programs. Prepare once (weight packing, memory plan, launch table), then Run
+// step after step without allocating. One Executable belongs to one worker thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/types/span.h"
+#include "staffel/communicator.h"
+#include "staffel/ids.h"
+#include "staffel/program.h"
+#include "staffel/status.h"
+#include "staffel/step.h"
+#include "staffel/tensor.h"
+
+namespace staffel {
+
+// The rows of one step, as the worker's mirror lays them out. Row order: sequences in the order of
+// the plan's chunks, tokens ascending within each.
+struct BatchTensors {
+  struct Sequence {
+    int row_begin = 0, row_count = 0;
+    int start = 0;                     // position of the first row
+    absl::Span<const BlockId> blocks;  // its table; covers positions [0, start + row_count)
+  };
+  absl::Span<const TokenId> tokens;          // [T]
+  absl::Span<const int32_t> positions;       // [T]
+  absl::Span<const Sequence> sequences;      // [S]
+  absl::Span<const int32_t> sampled_rows;    // [R], ascending row numbers
+  absl::Span<const BlockCopy> block_copies;  // done before anything else
+};
+
+struct BackendOptions {
+  int block_size = 16;         // tokens of a KV block
+  int block_count = 0;         // KV blocks of the pool
+  int max_rows = 512;          // T never exceeds this
+  int max_sampled_rows = 512;  // R never exceeds this
+  int max_positions = 8192;    // positions are below this
+  bool exact =
+      false;  // activations stay f32 (reference mode); default: as fast as the format allows
+  // Called while weights are packed, with the share done in [0, 1].
+  std::function<void(double)> progress;
+};
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Computes a step. Results depend on a row's own sequence only, never on which other rows share
+  // the step.
+  virtual Status Run(const BatchTensors& batch) = 0;
+  // Row r of [R, vocab] of the last Run; host memory, valid until the next Run. May be written (the
+  // sampler works in place).
+  virtual absl::Span<float> logits(int row) = 0;
+  virtual int64_t weight_bytes() const = 0;  // packed
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string Describe() const = 0;  // "cpu: AVX-512 VNNI BF16, 2 threads"
+  // KV bytes of one block of this program, for sizing the pool.
+  virtual int64_t kv_bytes_per_block(const Program& program, int block_size) const = 0;
+  // ResourceExhausted: says how many bytes are missing. NotFound / InvalidArgument: names the
+  // tensor.
+  virtual Result<std::unique_ptr<Executable>> Prepare(const Program& program,
+                                                      const WeightSource& weights,
+                                                      Communicator* group,
+                                                      const BackendOptions& options) = 0;
+};
+
+}  // namespace staffel

@@ -1,0 +1,74 @@
+// Topology as data: which ranges of a model each rank holds. One rank is a plan with full ranges;
+// uneven is the normal case.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "staffel/status.h"
+
+namespace staffel {
+
+// Half-open.
+struct Range {
+  int begin = 0, end = 0;
+  constexpr int size() const { return end - begin; }
+  constexpr bool contains(int i) const { return begin <= i && i < end; }
+  constexpr bool operator==(const Range&) const = default;
+};
+
+// What placement needs to know of a model; read from the file's metadata before any weight.
+struct ModelShape {
+  std::string architecture;  // "llama", "qwen2", "gemma3"
+  int layers = 0;
+  int hidden = 0;
+  int q_heads = 0, kv_heads = 0, head_dim = 0;
+  int ffn = 0;
+  int vocab = 0;
+  int context_length = 0;   // trained
+  int ffn_granule = 32;     // an FFN cut must be a multiple of this (quantisation blocks)
+  int64_t layer_bytes = 0;  // weights of one layer, mean
+  int64_t embedding_bytes = 0, head_bytes = 0;  // head_bytes 0: tied to the embedding
+};
+
+struct DeviceId {
+  std::string kind = "cpu";  // "cpu", "cuda"
+  int index = 0;
+};
+
+struct DeviceShape {
+  DeviceId device;
+  std::string host;
+  int64_t memory_bytes = 0;  // usable for weights and KV
+  double speed = 1.0;        // relative, measured
+};
+
+struct ClusterShape {
+  std::vector<DeviceShape> devices;
+};
+
+struct PlacementPolicy {
+  int tensor_parallel = 1;    // 0: choose
+  int pipeline_parallel = 1;  // 0: choose
+};
+
+// One rank's part of the model.
+struct RankShard {
+  int rank = 0;
+  int stage = 0;
+  DeviceId device;
+  Range layers;             // of the model
+  Range q_heads, kv_heads;  // KV heads may overlap between ranks (replicated)
+  Range ffn;                // columns of the FFN's inner dimension
+  Range vocab;              // rows of the vocabulary projection
+  bool first_stage = true, last_stage = true;
+};
+
+struct PlacementPlan {
+  int epoch = 0;
+  std::vector<RankShard> ranks;                 // index is the rank
+  std::vector<std::vector<int>> tensor_groups;  // by stage
+};
+
+}  // namespace staffel

@@ -1,0 +1,81 @@
+// What the master tells the workers for one step, and what they answer. A StepPlan is a delta on
+// the workers' sequence mirror: a decode step costs a few bytes a sequence. All ranks get the same
+// plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "staffel/ids.h"
+#include "staffel/request.h"
+
+namespace staffel {
+
+// A sequence enters the mirror. Slots are reused only after a plan has released them.
+struct NewSequence {
+  Slot slot;
+  std::vector<TokenId>
+      tokens;              // all that are known: prompt and, after a preemption, what was generated
+  int prompt_count = 0;    // tokens[0, prompt_count) is the request's prompt
+  int sequence_index = 0;  // i of n
+  SamplingParams sampling;
+  // Stop tokens are banned for the draw while fewer than min_tokens are generated.
+  int min_tokens = 0;
+  std::vector<TokenId> stop_tokens;
+};
+
+// Blocks are appended to a sequence's table.
+struct BlockAppend {
+  Slot slot;
+  std::vector<BlockId> blocks;
+};
+
+// Copy of a whole block before this step's writes (a shared block that is about to be written).
+struct BlockCopy {
+  BlockId source, target;
+};
+
+// Tokens [start, start + count) of a sequence are computed in this step.
+struct Chunk {
+  Slot slot;
+  int start = 0;
+  int count = 0;
+  bool samples = false;          // the last row draws token start + count; the mirror appends it
+  bool prompt_logprobs = false;  // rows report the log-probability of the token that follows them
+};
+
+// Applied in this order: released, new_sequences, block_appends, block_copies, chunks.
+struct StepPlan {
+  int epoch = 0;      // placement this plan is for; workers drop others
+  uint64_t step = 0;  // 1, 2, 3, ...
+  std::vector<Slot> released;
+  std::vector<NewSequence> new_sequences;
+  std::vector<BlockAppend> block_appends;
+  std::vector<BlockCopy> block_copies;
+  std::vector<Chunk> chunks;  // ordered: decode chunks (count 1) first
+  uint64_t digest =
+      0;  // of the mirror after applying, see MirrorDigest in sched/digest.h; 0: not checked
+};
+
+struct SampledToken {
+  Slot slot;
+  GeneratedToken token;
+};
+
+struct PromptLogprobs {
+  Slot slot;
+  int start = 0;  // entry i speaks of token start + i + 1
+  std::vector<PromptLogprob> entries;
+};
+
+struct StepOutcome {
+  int epoch = 0;
+  uint64_t step = 0;
+  Status status;                      // not OK: the step failed and the epoch with it
+  std::vector<SampledToken> sampled;  // in the order of the plan's chunks that sample
+  std::vector<PromptLogprobs> prompt_logprobs;
+  double compute_s = 0;  // time in the worker
+};
+
+}  // namespace staffel
