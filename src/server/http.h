@@ -1,0 +1,71 @@
+// The seam between the HTTP layer (sockets, limits, auth, SSE framing) and the routes: what a route
+// gets and how it answers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace staffel {
+
+struct HttpRequest {
+  std::string method;  // upper case
+  std::string path;    // percent-decoded, without query
+  std::string query;
+  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+  std::string body;                                          // complete, within the body limit
+  std::string request_id;
+
+  // Value of a header (name in lower case), or "".
+  std::string_view header(std::string_view name) const {
+    for (const auto& [key, value] : headers) {
+      if (key == name) return value;
+    }
+    return {};
+  }
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+// The answer to one request. All calls from any thread; each request gets exactly one Send, or one
+// BeginStream ... EndStream. A writer that is dropped without an answer sends 500.
+class ResponseWriter {
+ public:
+  virtual ~ResponseWriter() = default;
+  // A whole answer. x-request-id and Content-Length are added.
+  virtual void Send(int status, std::string content_type, std::string body,
+                    HttpHeaders headers = {}) = 0;
+  // Status 200 and text/event-stream at once; until EndStream, silence longer than the ping
+  // interval is filled with comments.
+  virtual void BeginStream(HttpHeaders headers = {}) = 0;
+  // One event: "data: <data>\n\n". False: the client is gone or too slow (its buffer is full); the
+  // caller cancels the work.
+  virtual bool WriteEvent(std::string_view data) = 0;
+  virtual void EndStream() = 0;
+  // `callback` runs once, on a server thread, when the client goes away before the answer is
+  // complete (at once if it is gone).
+  virtual void OnDisconnect(std::function<void()> callback) = 0;
+};
+
+// Runs on a server thread; must not block for long: waiting is done by keeping the writer.
+using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<ResponseWriter>)>;
+
+// Routes are exact paths. The HTTP layer answers 404 for unknown paths and 405 (with Allow) for
+// unknown methods.
+class Router {
+ public:
+  virtual ~Router() = default;
+  virtual void Handle(std::string method, std::string path, HttpHandler handler) = 0;
+};
+
+// Threads on which JSON, templates and tokenizing run; never the engine thread.
+class TaskRunner {
+ public:
+  virtual ~TaskRunner() = default;
+  virtual void Post(std::function<void()> task) = 0;
+};
+
+}  // namespace staffel
