@@ -28,6 +28,7 @@ struct ModelShape {
   int vocab = 0;
   int context_length = 0;   // trained
   int ffn_granule = 32;     // an FFN cut must be a multiple of this (quantisation blocks)
+  int head_granule = 1;     // a cut of the query heads, likewise
   int64_t layer_bytes = 0;  // weights of one layer, mean
   int64_t embedding_bytes = 0, head_bytes = 0;  // head_bytes 0: tied to the embedding
 };
@@ -40,7 +41,7 @@ struct DeviceId {
 struct DeviceShape {
   DeviceId device;
   std::string host;
-  int64_t memory_bytes = 0;  // usable for weights and KV
+  int64_t memory_bytes = 0;  // usable for weights and KV; 0: not known, not checked
   double speed = 1.0;        // relative, measured
 };
 
@@ -61,8 +62,12 @@ struct RankShard {
   Range layers;             // of the model
   Range q_heads, kv_heads;  // KV heads may overlap between ranks (replicated)
   Range ffn;                // columns of the FFN's inner dimension
-  Range vocab;              // rows of the vocabulary projection
+  Range vocab;              // rows of the vocabulary projection; empty before the last stage
   bool first_stage = true, last_stage = true;
+  std::vector<int> group;        // ranks of its tensor group, in order; a group of one: {rank}
+  std::vector<int> group_vocab;  // vocabulary rows of each member (last stage), else empty
+  int previous_rank = -1;        // sends it the stage's input; -1 on the first stage
+  int next_rank = -1;            // receives the stage's output; -1 on the last stage
 };
 
 struct PlacementPlan {

@@ -61,6 +61,9 @@ struct StepPlan {
 struct SampledToken {
   Slot slot;
   GeneratedToken token;
+  // Not OK: nothing could be drawn (NaN logits); token is 0, on the worker's mirror too, and the
+  // sequence ends with kError. The step itself and its other sequences are fine.
+  Status error;
 };
 
 struct PromptLogprobs {
