@@ -36,13 +36,16 @@ struct BlockCopy {
   BlockId source, target;
 };
 
-// Tokens [start, start + count) of a sequence are computed in this step.
+// Tokens [start, start + count) of a sequence are computed in this step. `start` is the end of its
+// last chunk, or later: positions between were found computed in blocks appended by this plan. A
+// later plan may rely on the token that an earlier one samples before its outcome is known.
 struct Chunk {
   Slot slot;
   int start = 0;
   int count = 0;
-  bool samples = false;          // the last row draws token start + count; the mirror appends it
-  bool prompt_logprobs = false;  // rows report the log-probability of the token that follows them
+  bool samples = false;  // the last row draws token start + count; the mirror appends it
+  // Rows p < prompt_count - 1 report the log-probability of token p + 1.
+  bool prompt_logprobs = false;
 };
 
 // Applied in this order: released, new_sequences, block_appends, block_copies, chunks.
@@ -54,8 +57,7 @@ struct StepPlan {
   std::vector<BlockAppend> block_appends;
   std::vector<BlockCopy> block_copies;
   std::vector<Chunk> chunks;  // ordered: decode chunks (count 1) first
-  uint64_t digest =
-      0;  // of the mirror after applying, see MirrorDigest in sched/digest.h; 0: not checked
+  uint64_t digest = 0;  // of the mirror after applying: MirrorDigest in base/digest.h; 0: unchecked
 };
 
 struct SampledToken {
