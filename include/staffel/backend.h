@@ -32,6 +32,14 @@ struct BatchTensors {
   absl::Span<const BlockCopy> block_copies;  // done before anything else
 };
 
+// What an op has left in a value; `data` [rows, cols] is valid during the call.
+struct TraceRecord {
+  int op = 0;  // index into Program::ops
+  ValueId value = ValueId::kNone;
+  int rows = 0, cols = 0;
+  absl::Span<const float> data;
+};
+
 struct BackendOptions {
   int block_size = 16;         // tokens of a KV block
   int block_count = 0;         // KV blocks of the pool
@@ -42,6 +50,9 @@ struct BackendOptions {
       false;  // activations stay f32 (reference mode); default: as fast as the format allows
   // Called while weights are packed, with the share done in [0, 1].
   std::function<void(double)> progress;
+  // If set: called after each op of a step, in order, with every value that it wrote. The first
+  // record in which two backends differ is where the bug is. Slow.
+  std::function<void(const TraceRecord&)> trace;
 };
 
 class Executable {

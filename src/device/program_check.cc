@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "absl/strings/str_cat.h"
+#include "base/strings.h"
 
 namespace staffel {
 namespace {
@@ -21,14 +21,14 @@ class ProgramChecker {
 
   Status Check() {
     for (const Value& value : program_.values) {
-      if (value.cols <= 0) return Fault(absl::StrCat("value ", value.name, " has no columns"));
+      Expect(value.cols > 0, StrCat("value ", value.name, " has no columns"));
     }
     for (const WeightSpec& spec : program_.weights) {
-      if (spec.rows.begin < 0 || spec.rows.size() <= 0 || spec.cols.begin < 0 ||
-          spec.cols.size() <= 0) {
-        return Fault(absl::StrCat("weight ", spec.tensor, " has an empty range"));
-      }
+      Expect(spec.rows.begin >= 0 && spec.rows.size() > 0 && spec.cols.begin >= 0 &&
+                 spec.cols.size() > 0,
+             StrCat("weight ", spec.tensor, " has an empty range"));
     }
+    if (!status_.ok()) return status_;
     for (op_ = 0; op_ < static_cast<int>(program_.ops.size()); ++op_) {
       std::visit([this](const auto& op) { CheckOp(op); }, program_.ops[op_]);
       if (!status_.ok()) return status_;
@@ -41,16 +41,13 @@ class ProgramChecker {
   }
 
  private:
-  Status Fault(const std::string& what) {
-    if (status_.ok()) {
-      const int count = static_cast<int>(program_.ops.size());
-      status_ = absl::InvalidArgumentError(
-          op_ >= 0 && op_ < count
-              ? absl::StrCat("The program's op ", op_, " (", OpName(program_.ops[op_]),
-                             ") is malformed: ", what, ".")
-              : absl::StrCat("The program is malformed: ", what, "."));
-    }
-    return status_;
+  void Fault(const std::string& what) {
+    if (!status_.ok()) return;
+    const int count = static_cast<int>(program_.ops.size());
+    status_ = absl::InvalidArgumentError(
+        op_ >= 0 && op_ < count ? StrCat("The program's op ", op_, " (", OpName(program_.ops[op_]),
+                                         ") is malformed: ", what, ".")
+                                : StrCat("The program is malformed: ", what, "."));
   }
   void Expect(bool good, const std::string& otherwise) {
     if (!good) Fault(otherwise);
@@ -58,19 +55,19 @@ class ProgramChecker {
   bool IsValue(ValueId id, const char* role) {
     const int i = static_cast<int>(id);
     const bool good = i >= 0 && i < static_cast<int>(program_.values.size());
-    Expect(good, absl::StrCat(role, " is not a value"));
+    Expect(good, StrCat(role, " is not a value"));
     return good;
   }
   bool IsWeight(WeightId id, const char* role) {
     const int i = static_cast<int>(id);
     const bool good = i >= 0 && i < static_cast<int>(program_.weights.size());
-    Expect(good, absl::StrCat(role, " is not a weight"));
+    Expect(good, StrCat(role, " is not a weight"));
     return good;
   }
   void ExpectCols(ValueId id, int64_t cols, const char* role) {
     if (!IsValue(id, role)) return;
     const int have = program_.value(id).cols;
-    Expect(have == cols, absl::StrCat(role, " has ", have, " columns and needs ", cols));
+    Expect(have == cols, StrCat(role, " has ", have, " columns and needs ", cols));
   }
   void ExpectSameRows(ValueId a, ValueId b) {
     if (!status_.ok()) return;
@@ -85,13 +82,13 @@ class ProgramChecker {
     if (!IsWeight(id, role)) return;
     const WeightSpec& spec = program_.weight(id);
     Expect(spec.vector && spec.rows.size() == elements,
-           absl::StrCat(role, " (", spec.tensor, ") is not a vector of ", elements));
+           StrCat(role, " (", spec.tensor, ") is not a vector of ", elements));
   }
   void ExpectMatrix(WeightId id, int inputs, const char* role) {
     if (!IsWeight(id, role)) return;
     const WeightSpec& spec = program_.weight(id);
     Expect(!spec.vector && spec.cols.size() == inputs,
-           absl::StrCat(role, " (", spec.tensor, ") is not a matrix with ", inputs, " inputs"));
+           StrCat(role, " (", spec.tensor, ") is not a matrix with ", inputs, " inputs"));
   }
   int Cols(ValueId id) const { return status_.ok() ? program_.value(id).cols : 0; }
   int Outputs(WeightId id) const { return status_.ok() ? program_.weight(id).rows.size() : 0; }
@@ -144,9 +141,8 @@ class ProgramChecker {
   void CheckHeads(int layer, int q_heads, int kv_heads, int head_dim) {
     Expect(q_heads > 0 && kv_heads > 0 && head_dim > 0, "a head count is not positive");
     Expect(status_.ok() && q_heads % kv_heads == 0,
-           absl::StrCat(q_heads, " query heads cannot share ", kv_heads, " KV heads evenly"));
-    Expect(layer >= 0 && layer < program_.kv.layers, absl::StrCat("KV layer ", layer,
-                                                                  " does not exist"));
+           StrCat(q_heads, " query heads cannot share ", kv_heads, " KV heads evenly"));
+    Expect(layer >= 0 && layer < program_.kv.layers, StrCat("KV layer ", layer, " does not exist"));
     Expect(kv_heads == program_.kv.kv_heads && head_dim == program_.kv.head_dim,
            "its heads differ from the KV store's");
   }
@@ -155,7 +151,7 @@ class ProgramChecker {
     ExpectCols(op.qkv, int64_t{op.q_heads + 2 * op.kv_heads} * op.head_dim, "qkv");
     ExpectTokenRows(op.qkv);
     Expect(op.rope_dim >= 0 && op.rope_dim % 2 == 0 && op.rope_dim <= op.head_dim,
-           absl::StrCat("rope_dim ", op.rope_dim, " is not an even number up to head_dim"));
+           StrCat("rope_dim ", op.rope_dim, " is not an even number up to head_dim"));
     Expect(op.base > 0, "the rotation base is not positive");
     ExpectVector(op.frequency_factors, op.rope_dim / 2, "frequency_factors");
     ExpectVector(op.q_norm, op.head_dim, "q_norm");
@@ -173,7 +169,7 @@ class ProgramChecker {
   void CheckOp(const AllGatherOp& op) {
     if (!IsValue(op.in, "in") || !IsValue(op.out, "out")) return;
     Expect(static_cast<int>(op.cols.size()) == group_size_,
-           absl::StrCat("it gathers from ", op.cols.size(), " members of a group of ", group_size_));
+           StrCat("it gathers from ", op.cols.size(), " members of a group of ", group_size_));
     ExpectCols(op.out, std::accumulate(op.cols.begin(), op.cols.end(), int64_t{0}), "out");
     ExpectSameRows(op.in, op.out);
     Expect(op.in != op.out, "in and out are one value");
@@ -194,12 +190,53 @@ class ProgramChecker {
 };
 
 Status BatchFault(std::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("The step's batch is malformed: ", what, "."));
+  return absl::InvalidArgumentError(StrCat("The step's batch is malformed: ", what, "."));
 }
 
 }  // namespace
 
 const char* OpName(const Op& op) { return kOpNames[op.index()]; }
+
+std::vector<ValueId> WrittenValues(const Op& op) {
+  struct Visitor {
+    std::vector<ValueId> operator()(const AddRmsNormOp& op) {
+      if (op.delta == ValueId::kNone) return {op.out};
+      return {op.residual, op.out};
+    }
+    std::vector<ValueId> operator()(const RopeAndStoreKvOp& op) { return {op.qkv}; }
+    std::vector<ValueId> operator()(const AllReduceOp& op) { return {op.value}; }
+    std::vector<ValueId> operator()(const SendOp&) { return {}; }
+    std::vector<ValueId> operator()(const RecvOp& op) { return {op.value}; }
+    std::vector<ValueId> operator()(const EmbedOp& op) { return {op.out}; }
+    std::vector<ValueId> operator()(const LinearOp& op) { return {op.out}; }
+    std::vector<ValueId> operator()(const GatedLinearOp& op) { return {op.out}; }
+    std::vector<ValueId> operator()(const PagedAttentionOp& op) { return {op.out}; }
+    std::vector<ValueId> operator()(const AllGatherOp& op) { return {op.out}; }
+    std::vector<ValueId> operator()(const TakeRowsOp& op) { return {op.out}; }
+  };
+  return std::visit(Visitor{}, op);
+}
+
+Status CheckPrepare(const Program& program, const Communicator* group,
+                    const BackendOptions& options) {
+  STAFFEL_RETURN_IF_ERROR(CheckProgram(program, group == nullptr ? 1 : group->size()));
+  if (options.block_size <= 0 || options.block_count < 0 || options.max_rows <= 0 ||
+      options.max_sampled_rows <= 0 || options.max_positions <= 0) {
+    return absl::InvalidArgumentError(StrCat(
+        "A backend needs positive sizes, but got block_size ", options.block_size, ", block_count ",
+        options.block_count, ", max_rows ", options.max_rows, ", max_sampled_rows ",
+        options.max_sampled_rows, ", max_positions ", options.max_positions, "."));
+  }
+  for (const Op& op : program.ops) {
+    const bool needs_group =
+        std::holds_alternative<SendOp>(op) || std::holds_alternative<RecvOp>(op);
+    if (needs_group && group == nullptr) {
+      return absl::FailedPreconditionError(
+          StrCat("The program has a ", OpName(op), " op but no group to talk to."));
+    }
+  }
+  return absl::OkStatus();
+}
 
 Status CheckProgram(const Program& program, int group_size) {
   return ProgramChecker(program, group_size).Check();
@@ -218,30 +255,30 @@ Result<std::vector<WeightSlice>> FindWeights(const Program& program, const Weigh
   for (const WeightSpec& spec : program.weights) {
     const TensorView* tensor = weights.Find(spec.tensor);
     if (tensor == nullptr) {
-      return absl::NotFoundError(absl::StrCat("The model has no tensor ", spec.tensor,
-                                              ", which its architecture needs."));
+      return absl::NotFoundError(
+          StrCat("The model has no tensor ", spec.tensor, ", which its architecture needs."));
     }
     auto mismatch = [&](std::string_view what) {
-      return absl::InvalidArgumentError(absl::StrCat("Tensor ", spec.tensor, " (",
-                                                     InfoOf(tensor->type).name, ", ", tensor->rows,
-                                                     " x ", tensor->cols, ") ", what));
+      return absl::InvalidArgumentError(StrCat("Tensor ", spec.tensor, " (",
+                                               InfoOf(tensor->type).name, ", ", tensor->rows, " x ",
+                                               tensor->cols, ") ", what));
     };
     const DTypeInfo& info = InfoOf(tensor->type);
     WeightSlice slice{tensor, spec.rows, spec.cols};
     if (spec.vector) {
       if (tensor->rows != 1 || spec.rows.end > tensor->cols) {
-        return mismatch(absl::StrCat("is not a vector of ", spec.rows.end, " elements."));
+        return mismatch(StrCat("is not a vector of ", spec.rows.end, " elements."));
       }
       slice.rows = {0, 1};
       slice.cols = spec.rows;
     } else if (spec.rows.end > tensor->rows || spec.cols.end > tensor->cols) {
-      return mismatch(absl::StrCat("is smaller than the ", spec.rows.end, " x ", spec.cols.end,
-                                   " that its architecture needs."));
+      return mismatch(StrCat("is smaller than the ", spec.rows.end, " x ", spec.cols.end,
+                             " that its architecture needs."));
     }
-    if (slice.cols.begin % info.block_elements != 0 || slice.cols.size() % info.block_elements != 0) {
-      return mismatch(absl::StrCat("cannot be cut at columns ", slice.cols.begin, " and ",
-                                   slice.cols.end, ": its blocks have ", info.block_elements,
-                                   " elements."));
+    if (slice.cols.begin % info.block_elements != 0 ||
+        slice.cols.size() % info.block_elements != 0) {
+      return mismatch(StrCat("cannot be cut at columns ", slice.cols.begin, " and ", slice.cols.end,
+                             ": its blocks have ", info.block_elements, " elements."));
     }
     if (static_cast<int64_t>(tensor->bytes.size()) < tensor->rows * tensor->row_bytes()) {
       return mismatch("has fewer bytes than its shape needs.");
@@ -254,19 +291,19 @@ Result<std::vector<WeightSlice>> FindWeights(const Program& program, const Weigh
 Status CheckBatch(const BatchTensors& batch, const BackendOptions& options, int vocab) {
   const int rows = static_cast<int>(batch.tokens.size());
   if (rows > options.max_rows) {
-    return BatchFault(absl::StrCat(rows, " rows exceed the ", options.max_rows, " prepared for"));
+    return BatchFault(StrCat(rows, " rows exceed the ", options.max_rows, " prepared for"));
   }
   if (static_cast<int>(batch.positions.size()) != rows) {
     return BatchFault("tokens and positions differ in number");
   }
   if (static_cast<int>(batch.sampled_rows.size()) > options.max_sampled_rows) {
-    return BatchFault(absl::StrCat(batch.sampled_rows.size(), " sampled rows exceed the ",
-                                   options.max_sampled_rows, " prepared for"));
+    return BatchFault(StrCat(batch.sampled_rows.size(), " sampled rows exceed the ",
+                             options.max_sampled_rows, " prepared for"));
   }
   if (vocab > 0) {
     for (TokenId token : batch.tokens) {
       if (token < 0 || token >= vocab) {
-        return BatchFault(absl::StrCat("token ", token, " is outside the vocabulary of ", vocab));
+        return BatchFault(StrCat("token ", token, " is outside the vocabulary of ", vocab));
       }
     }
   }
@@ -278,7 +315,7 @@ Status CheckBatch(const BatchTensors& batch, const BackendOptions& options, int 
     next += sequence.row_count;
     const int64_t end = int64_t{sequence.start} + sequence.row_count;
     if (next > rows || end > options.max_positions) {
-      return BatchFault(absl::StrCat("a sequence ends at position ", end, " and row ", next));
+      return BatchFault(StrCat("a sequence ends at position ", end, " and row ", next));
     }
     if (static_cast<int64_t>(sequence.blocks.size()) * options.block_size < end) {
       return BatchFault("a block table is too short");
@@ -290,7 +327,7 @@ Status CheckBatch(const BatchTensors& batch, const BackendOptions& options, int 
     }
     for (BlockId block : sequence.blocks) {
       if (block.value < 0 || block.value >= options.block_count) {
-        return BatchFault(absl::StrCat("block ", block.value, " does not exist"));
+        return BatchFault(StrCat("block ", block.value, " does not exist"));
       }
     }
   }
@@ -303,7 +340,7 @@ Status CheckBatch(const BatchTensors& batch, const BackendOptions& options, int 
   for (const BlockCopy& copy : batch.block_copies) {
     for (BlockId block : {copy.source, copy.target}) {
       if (block.value < 0 || block.value >= options.block_count) {
-        return BatchFault(absl::StrCat("block ", block.value, " does not exist"));
+        return BatchFault(StrCat("block ", block.value, " does not exist"));
       }
     }
   }
@@ -312,7 +349,8 @@ Status CheckBatch(const BatchTensors& batch, const BackendOptions& options, int 
 
 int EmbeddingRows(const Program& program) {
   for (const Op& op : program.ops) {
-    if (const auto* embed = std::get_if<EmbedOp>(&op)) return program.weight(embed->weight).rows.size();
+    if (const auto* embed = std::get_if<EmbedOp>(&op))
+      return program.weight(embed->weight).rows.size();
   }
   return 0;
 }

@@ -16,10 +16,18 @@ namespace staffel {
 // "Linear", "PagedAttention", ...
 const char* OpName(const Op& op);
 
+// The values that an op writes, in the order of its fields.
+std::vector<ValueId> WrittenValues(const Op& op);
+
 // InvalidArgument naming the op and what does not fit: ids outside the tables, values whose columns
 // disagree with the op's attributes, weights whose ranges disagree with the values.
 // `group_size`: members of the tensor group (1 without one).
 Status CheckProgram(const Program& program, int group_size);
+
+// CheckProgram, and InvalidArgument for options outside their limits, and FailedPrecondition for a
+// program that sends or receives without a group.
+Status CheckPrepare(const Program& program, const Communicator* group,
+                    const BackendOptions& options);
 
 // The part of a stored tensor that a WeightSpec names.
 struct WeightSlice {

@@ -1,0 +1,16 @@
+// The reference backend: kernels/ref on dequantised f32 weights, f32 KV, op by op. Slow and plain;
+// its values are what the other backends are compared with. Reads the clock and the environment
+// never; its threads only share out rows of weights, so results do not depend on their number.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "staffel/backend.h"
+
+namespace staffel {
+
+// threads >= 1, the caller included.
+std::unique_ptr<Backend> MakeRefBackend(int threads = 1);
+
+}  // namespace staffel
