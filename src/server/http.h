@@ -13,7 +13,7 @@ namespace staffel {
 
 struct HttpRequest {
   std::string method;  // upper case
-  std::string path;    // percent-decoded, without query
+  std::string path;    // without query; as registered, the rest of a "/*" route percent-decoded
   std::string query;
   std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
   std::string body;                                          // complete, within the body limit
@@ -31,11 +31,13 @@ struct HttpRequest {
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 // The answer to one request. All calls from any thread; each request gets exactly one Send, or one
-// BeginStream ... EndStream. A writer that is dropped without an answer sends 500.
+// BeginStream ... EndStream; what comes after that is ignored. A writer that is dropped without an
+// answer sends 500; within a stream, an error event. After a disconnect all calls do nothing.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
-  // A whole answer. x-request-id and Content-Length are added.
+  // A whole answer. x-request-id, Content-Length and, for 429 and 503 without it, Retry-After are
+  // added.
   virtual void Send(int status, std::string content_type, std::string body,
                     HttpHeaders headers = {}) = 0;
   // Status 200 and text/event-stream at once; until EndStream, silence longer than the ping
@@ -46,15 +48,16 @@ class ResponseWriter {
   virtual bool WriteEvent(std::string_view data) = 0;
   virtual void EndStream() = 0;
   // `callback` runs once, on a server thread, when the client goes away before the answer is
-  // complete (at once if it is gone).
+  // complete; within this call if it is gone already. It must not hold the writer: a writer that
+  // nobody else holds must be dropped. Replaces an earlier callback; dropped with the answer.
   virtual void OnDisconnect(std::function<void()> callback) = 0;
 };
 
 // Runs on a server thread; must not block for long: waiting is done by keeping the writer.
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<ResponseWriter>)>;
 
-// Routes are exact paths. The HTTP layer answers 404 for unknown paths and 405 (with Allow) for
-// unknown methods.
+// Routes are exact paths, or a prefix and "/*" for any non-empty rest ("/v1/models/*"). The HTTP
+// layer answers 404 for unknown paths and 405 (with Allow) for unknown methods.
 class Router {
  public:
   virtual ~Router() = default;
