@@ -1,0 +1,245 @@
+#include "plan/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+
+#include "base/strings.h"
+#include "tests/support/seed.h"
+
+namespace staffel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ModelShape SmolLm2() {
+  return {.architecture = "llama",
+          .layers = 30,
+          .hidden = 576,
+          .q_heads = 9,
+          .kv_heads = 3,
+          .head_dim = 64,
+          .ffn = 1536,
+          .vocab = 49152,
+          .context_length = 8192,
+          .layer_bytes = 2 << 20,
+          .embedding_bytes = 30 << 20};
+}
+
+ClusterShape Devices(std::vector<double> speeds) {
+  ClusterShape cluster;
+  for (double speed : speeds) {
+    int index = static_cast<int>(cluster.devices.size());
+    cluster.devices.push_back({{"cpu", index}, "host", 0, speed});
+  }
+  return cluster;
+}
+
+PlacementPlan Place(const ModelShape& model, std::vector<double> speeds, int tp, int pp) {
+  Result<PlacementPlan> plan = MakePlacement(model, Devices(std::move(speeds)), {tp, pp});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : PlacementPlan();
+}
+
+TEST(MakePlacement, OneRankHoldsEverything) {
+  PlacementPlan plan = Place(SmolLm2(), {1}, 1, 1);
+  ASSERT_EQ(plan.ranks.size(), 1u);
+  const RankShard& shard = plan.ranks[0];
+  EXPECT_EQ(shard.layers, (Range{0, 30}));
+  EXPECT_EQ(shard.q_heads, (Range{0, 9}));
+  EXPECT_EQ(shard.kv_heads, (Range{0, 3}));
+  EXPECT_EQ(shard.ffn, (Range{0, 1536}));
+  EXPECT_EQ(shard.vocab, (Range{0, 49152}));
+  EXPECT_TRUE(shard.first_stage && shard.last_stage);
+  EXPECT_THAT(shard.group, ElementsAre(0));
+  EXPECT_EQ(shard.previous_rank, -1);
+  EXPECT_EQ(shard.next_rank, -1);
+}
+
+TEST(MakePlacement, FfnEvensOutWhatHeadsCannot) {
+  PlacementPlan plan = Place(SmolLm2(), {1, 1}, 2, 1);
+  EXPECT_EQ(plan.ranks[0].q_heads, (Range{0, 6}));
+  EXPECT_EQ(plan.ranks[1].q_heads, (Range{6, 9}));
+  EXPECT_EQ(plan.ranks[0].kv_heads, (Range{0, 2}));
+  EXPECT_EQ(plan.ranks[1].kv_heads, (Range{2, 3}));
+  EXPECT_EQ(plan.ranks[0].ffn, (Range{0, 21 * 32}));
+  EXPECT_EQ(plan.ranks[1].ffn, (Range{21 * 32, 48 * 32}));
+}
+
+TEST(MakePlacement, KvHeadsAreReplicatedWhereRanksOutnumberThem) {
+  PlacementPlan plan = Place(SmolLm2(), {1, 1, 1, 1}, 4, 1);
+  EXPECT_EQ(plan.ranks[1].q_heads, (Range{3, 6}));
+  EXPECT_EQ(plan.ranks[2].q_heads, (Range{6, 8}));
+  EXPECT_EQ(plan.ranks[3].q_heads, (Range{8, 9}));
+  EXPECT_EQ(plan.ranks[2].kv_heads, (Range{2, 3}));
+  EXPECT_EQ(plan.ranks[3].kv_heads, (Range{2, 3}));
+}
+
+TEST(MakePlacement, FasterRanksGetMore) {
+  PlacementPlan plan = Place(SmolLm2(), {3, 1}, 2, 1);
+  EXPECT_EQ(plan.ranks[0].q_heads, (Range{0, 6}));
+  EXPECT_EQ(plan.ranks[0].ffn.size(), 38 * 32);
+  EXPECT_THAT(plan.ranks[0].group_vocab, ElementsAre(36864, 12288));
+}
+
+TEST(MakePlacement, StagesAreUnevenAndLinked) {
+  PlacementPlan plan = Place(SmolLm2(), {2, 1}, 1, 2);
+  // The last stage also projects on the vocabulary, worth eight layers.
+  EXPECT_EQ(plan.ranks[0].layers, (Range{0, 26}));
+  EXPECT_EQ(plan.ranks[1].layers, (Range{26, 30}));
+  EXPECT_EQ(plan.ranks[0].next_rank, 1);
+  EXPECT_EQ(plan.ranks[1].previous_rank, 0);
+  EXPECT_EQ(plan.ranks[0].vocab.size(), 0);
+  EXPECT_EQ(plan.ranks[1].vocab.size(), 49152);
+}
+
+TEST(MakePlacement, HeadGranuleKeepsQuantisationBlocksWhole) {
+  ModelShape model = SmolLm2();
+  model.q_heads = 16;
+  model.kv_heads = 8;
+  model.head_granule = 4;  // blocks of 256 over heads of 64
+  PlacementPlan plan = Place(model, {1, 1, 1}, 3, 1);
+  EXPECT_EQ(plan.ranks[0].q_heads, (Range{0, 8}));
+  EXPECT_EQ(plan.ranks[1].q_heads, (Range{8, 12}));
+  EXPECT_THAT(
+      std::string(MakePlacement(model, Devices({1, 1, 1, 1, 1}), {5, 1}).status().message()),
+      AllOf(HasSubstr("5"), HasSubstr("16 heads"), HasSubstr("at most 4")));
+}
+
+TEST(MakePlacement, RefusalsNameTheClashingNumbers) {
+  struct Case {
+    int devices, tp, pp;
+    std::vector<std::string> words;
+  };
+  const Case cases[] = {
+      {16, 16, 1, {"16", "9 heads", "3 KV heads"}},
+      {40, 1, 31, {"31", "30 layers"}},
+      {4, 3, 2, {"3", "2", "6 devices", "there are 4"}},
+      {4, -1, 1, {"-1", "negative"}},
+      {4, 100000, 100000, {"100000"}},
+  };
+  for (const Case& c : cases) {
+    Status status =
+        MakePlacement(SmolLm2(), Devices(std::vector<double>(c.devices, 1.0)), {c.tp, c.pp})
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    for (const std::string& word : c.words) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr(word));
+    }
+  }
+  EXPECT_FALSE(MakePlacement(SmolLm2(), {}, {1, 1}).ok());
+  EXPECT_FALSE(MakePlacement(SmolLm2(), Devices({0}), {1, 1}).ok());
+  EXPECT_FALSE(MakePlacement(ModelShape(), Devices({1}), {1, 1}).ok());
+}
+
+TEST(MakePlacement, WeightsBeyondMemoryAreRefusedWithNumbers) {
+  ClusterShape cluster = Devices({1, 1});
+  for (DeviceShape& device : cluster.devices) device.memory_bytes = 64 << 20;
+  Status status = MakePlacement(SmolLm2(), cluster, {1, 1}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("90 MiB"), HasSubstr("64 MiB")));
+  EXPECT_TRUE(MakePlacement(SmolLm2(), cluster, {2, 1}).ok());
+}
+
+TEST(MakePlacement, ZeroChoosesALayoutOverAllDevices) {
+  EXPECT_EQ(Place(SmolLm2(), {1, 1, 1}, 0, 1).tensor_groups[0].size(), 3u);
+  EXPECT_EQ(Place(SmolLm2(), {1, 1, 1}, 1, 0).tensor_groups.size(), 3u);
+  EXPECT_EQ(Place(SmolLm2(), {1, 1, 1, 1}, 0, 0).ranks.size(), 4u);
+}
+
+// Every layer in one stage; within a stage every head, column and (on the last) row on one rank.
+void CheckCover(const ModelShape& m, const PlacementPlan& plan, int tp, int pp) {
+  ASSERT_EQ(plan.ranks.size(), static_cast<size_t>(tp * pp));
+  ASSERT_EQ(plan.tensor_groups.size(), static_cast<size_t>(pp));
+  const int group_size = m.q_heads / m.kv_heads;
+  int layer = 0;
+  for (int stage = 0; stage < pp; ++stage) {
+    const std::vector<int>& group = plan.tensor_groups[stage];
+    ASSERT_EQ(group.size(), static_cast<size_t>(tp));
+    int q = 0, ffn = 0, vocab = 0;
+    for (int rank : group) {
+      const RankShard& s = plan.ranks[rank];
+      EXPECT_EQ(s.rank, rank);
+      EXPECT_EQ(s.group, group);
+      EXPECT_EQ(s.stage, stage);
+      EXPECT_EQ(s.layers.begin, layer);
+      EXPECT_GE(s.layers.size(), 1);
+      EXPECT_EQ(s.q_heads.begin, std::exchange(q, s.q_heads.end));
+      EXPECT_EQ(s.ffn.begin, std::exchange(ffn, s.ffn.end));
+      EXPECT_GE(s.q_heads.size(), 1);
+      EXPECT_GE(s.ffn.size(), 1);
+      EXPECT_EQ(s.q_heads.begin % m.head_granule, 0);
+      EXPECT_EQ(s.ffn.begin % m.ffn_granule, 0);
+      EXPECT_EQ(s.kv_heads.begin, s.q_heads.begin / group_size);
+      EXPECT_EQ(s.kv_heads.end, (s.q_heads.end - 1) / group_size + 1);
+      // Within the shard, query head h reads KV head h / (q / kv).
+      ASSERT_EQ(s.q_heads.size() % s.kv_heads.size(), 0);
+      for (int h = s.q_heads.begin; h < s.q_heads.end; ++h) {
+        int local = (h - s.q_heads.begin) / (s.q_heads.size() / s.kv_heads.size());
+        EXPECT_EQ(s.kv_heads.begin + local, h / group_size);
+      }
+      if (stage == pp - 1) {
+        EXPECT_EQ(s.vocab.begin, std::exchange(vocab, s.vocab.end));
+        EXPECT_GE(s.vocab.size(), 1);
+        EXPECT_EQ(std::accumulate(s.group_vocab.begin(), s.group_vocab.end(), 0), m.vocab);
+      } else {
+        EXPECT_EQ(s.vocab.size(), 0);
+        EXPECT_EQ(plan.ranks[s.next_rank].previous_rank, rank);
+        EXPECT_EQ(plan.ranks[s.next_rank].stage, stage + 1);
+      }
+    }
+    EXPECT_EQ(q, m.q_heads);
+    EXPECT_EQ(ffn, m.ffn);
+    EXPECT_EQ(vocab, stage == pp - 1 ? m.vocab : 0);
+    layer = plan.ranks[group[0]].layers.end;
+  }
+  EXPECT_EQ(layer, m.layers);
+}
+
+TEST(MakePlacement, RandomShapesAreCoveredExactlyOnce) {
+  std::mt19937_64 random(TestSeed());
+  auto pick = [&](int min, int max) {
+    return std::uniform_int_distribution<int>(min, max)(random);
+  };
+  int placed = 0;
+  for (int round = 0; round < 4000; ++round) {
+    ModelShape m;
+    m.architecture = "llama";
+    m.layers = pick(1, 40);
+    m.kv_heads = pick(1, 8);
+    m.q_heads = m.kv_heads * pick(1, 8);
+    m.head_dim = 32 << pick(0, 3);
+    m.hidden = pick(1, 64) * 32;
+    m.ffn_granule = pick(0, 1) ? 32 : 256;
+    m.ffn = m.ffn_granule * pick(1, 64);
+    m.head_granule = 1 << pick(0, 2);
+    if (m.q_heads % m.head_granule != 0) m.head_granule = 1;
+    m.vocab = pick(1, 5000);
+    const int tp = pick(1, 12), pp = pick(1, 5);
+    std::vector<double> speeds;
+    for (int i = 0; i < tp * pp; ++i) speeds.push_back(pick(0, 3) == 0 ? pick(1, 100) / 10.0 : 1.0);
+    SCOPED_TRACE(StrCat("round ", round, ": heads ", m.q_heads, "/", m.kv_heads, " granule ",
+                        m.head_granule, " ffn ", m.ffn, "/", m.ffn_granule, " tp ", tp, " pp ",
+                        pp));
+    Result<PlacementPlan> plan = MakePlacement(m, Devices(speeds), {tp, pp});
+    if (!plan.ok()) {
+      EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+      const std::string message(plan.status().message());
+      EXPECT_TRUE(message.find(StrCat(tp)) != message.npos ||
+                  message.find(StrCat(pp)) != message.npos)
+          << message;
+      continue;
+    }
+    ++placed;
+    CheckCover(m, *plan, tp, pp);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(placed, 1000);
+}
+
+}  // namespace
+}  // namespace staffel
