@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 
@@ -87,6 +89,25 @@ std::string DescribeText(std::string_view text) {
 }
 
 }  // namespace
+
+std::string DescribeFolder(const std::string& path) {
+  // Few enough to look at, whatever the folder holds.
+  constexpr int kEntriesMax = 1000;
+  std::string model;
+  bool has_safetensors = false;
+  std::error_code error;
+  int count = 0;
+  for (std::filesystem::directory_iterator at(path, error), end; at != end && count < kEntriesMax;
+       at.increment(error), count++) {
+    if (error) break;
+    const std::string name = at->path().filename().string();
+    has_safetensors |= name.ends_with(".safetensors");
+    if (name.ends_with(".gguf") && (model.empty() || name < model)) model = name;
+  }
+  if (!model.empty()) return StrCat("it is a folder; give a file in it, such as '", model, "'");
+  if (has_safetensors) return Sentence("a folder with safetensors files", kConvert);
+  return "it is a folder without a GGUF file; give the path of a GGUF file";
+}
 
 std::string DescribeForeignFile(absl::Span<const uint8_t> bytes) {
   if (bytes.empty()) {

@@ -120,14 +120,20 @@ std::string PartPath(const PartName& name, int number) {
   return absl::StrFormat("%s-%05d-of-%05d.gguf", name.prefix, number, name.count);
 }
 
-// Parts are looked for beside the path as it was given; if only the link's target has a part's
-// name, beside the target.
+// Parts are looked for beside the path as it was given; if its name is not that of a part but it is
+// a link, beside what it links to (and so on: a cache links to files with other names).
 PartName FindPartName(const std::string& path) {
-  const PartName name = ParsePartName(path);
-  if (name.count > 0) return name;
+  constexpr int kLinksMax = 40;  // as many as the kernel follows
+  std::filesystem::path at = path;
   std::error_code error;
-  const std::filesystem::path target = std::filesystem::canonical(path, error);
-  return error ? PartName{} : ParsePartName(target.string());
+  for (int i = 0; i < kLinksMax; i++) {
+    const PartName name = ParsePartName(at.string());
+    if (name.count > 0) return name;
+    const std::filesystem::path target = std::filesystem::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / target;
+  }
+  return {};
 }
 
 // What a part says of the split; count 1 without the keys.

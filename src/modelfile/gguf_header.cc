@@ -314,11 +314,14 @@ class Parser {
     const absl::Span<const uint8_t> data = file_.subspan(data_begin);
     for (size_t i = 0; i < header_.tensors.size(); i++) {
       TensorView& tensor = header_.tensors[i];
+      const DTypeInfo& info = InfoOf(tensor.type);
       int64_t size = 0;
-      if (__builtin_mul_overflow(tensor.row_bytes(), tensor.rows, &size) ||
-          offsets_[i] > data.size() || static_cast<uint64_t>(size) > data.size() - offsets_[i]) {
-        return Invalid("tensor '", Printable(tensor.name), "' (", InfoOf(tensor.type).name, ", ",
-                       tensor.rows, " x ", tensor.cols, " at offset ", offsets_[i],
+      if (__builtin_mul_overflow(tensor.cols / info.block_elements, int64_t{info.block_bytes},
+                                 &size) ||
+          __builtin_mul_overflow(size, tensor.rows, &size) || offsets_[i] > data.size() ||
+          static_cast<uint64_t>(size) > data.size() - offsets_[i]) {
+        return Invalid("tensor '", Printable(tensor.name), "' (", info.name, ", ", tensor.rows,
+                       " x ", tensor.cols, " at offset ", offsets_[i],
                        ") reaches past the end of the file (", file_.size(),
                        " bytes), which is incomplete or damaged; fetch it again");
       }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include "base/strings.h"
+#include "modelfile/foreign_format.h"
 
 namespace staffel {
 namespace {
@@ -30,12 +31,10 @@ Status OpenError(int error) {
   }
 }
 
-Status CheckKind(mode_t mode) {
+Status CheckKind(mode_t mode, const std::string& path) {
   if (S_ISREG(mode)) return absl::OkStatus();
-  const char* kind = S_ISDIR(mode)    ? "a folder"
-                     : S_ISFIFO(mode) ? "a FIFO"
-                     : S_ISSOCK(mode) ? "a socket"
-                                      : "a device";
+  if (S_ISDIR(mode)) return absl::InvalidArgumentError(DescribeFolder(path));
+  const char* kind = S_ISFIFO(mode) ? "a FIFO" : S_ISSOCK(mode) ? "a socket" : "a device";
   return absl::InvalidArgumentError(
       StrCat("it is ", kind, ", not a model file; give the path of a GGUF file"));
 }
@@ -55,7 +54,7 @@ Result<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
   if (file.fd < 0) return OpenError(errno);
   struct stat info;
   if (fstat(file.fd, &info) != 0) return OpenError(errno);
-  STAFFEL_RETURN_IF_ERROR(CheckKind(info.st_mode));
+  STAFFEL_RETURN_IF_ERROR(CheckKind(info.st_mode, path));
   const size_t size = static_cast<size_t>(info.st_size);
   if (size == 0) return std::unique_ptr<MappedFile>(new MappedFile({}));
   void* address = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
