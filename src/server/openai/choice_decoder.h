@@ -1,0 +1,57 @@
+// One answer in the making: tokens in, text out. Holds back incomplete characters and what may
+// become a stop string. Used by one thread at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "staffel/request.h"
+#include "staffel/tokenizer.h"
+#include "text/decode_stream.h"
+#include "text/stop_matcher.h"
+
+namespace staffel::openai {
+
+// What a choice gained since the last piece was taken.
+struct Piece {
+  std::string text;                    // valid UTF-8
+  std::vector<GeneratedToken> tokens;  // the tokens read for it; a stop token is left out
+  std::optional<FinishReason> finish;  // set on the last piece
+  bool empty() const { return text.empty() && tokens.empty() && !finish; }
+};
+
+class ChoiceDecoder {
+ public:
+  // `stop_tokens`: ascending; they end the answer and are not shown. The tokenizer must outlive the
+  // decoder.
+  ChoiceDecoder(const Tokenizer& tokenizer, const std::vector<std::string>& stop,
+                std::vector<TokenId> stop_tokens, bool include_stop_text, bool skip_special_tokens);
+
+  // Takes the tokens and the finish of one event; tokens after a stop string are ignored.
+  void Apply(const SeqEvent& event);
+
+  // True once the answer is complete: by the engine's word, or by a stop string.
+  bool finished() const { return finished_; }
+  // A stop string ended it while the engine still works on it.
+  bool must_cancel() const { return finished_ && !engine_finished_; }
+
+  Piece Take();
+  int completion_tokens() const { return completion_tokens_; }
+
+ private:
+  void Push(const GeneratedToken& token);
+  void Finish(FinishReason reason);
+
+  std::vector<TokenId> stop_tokens_;
+  DecodeStream decode_;
+  StopMatcher stop_;
+  std::string decoded_;  // of the token at hand
+  Piece piece_;
+  int completion_tokens_ = 0;
+  bool finished_ = false;
+  bool engine_finished_ = false;
+};
+
+}  // namespace staffel::openai

@@ -1,0 +1,256 @@
+#include "server/openai/generation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "server/openai/api_error.h"
+
+namespace staffel::openai {
+namespace {
+
+RequestId NextRequestId() {
+  static std::atomic<uint64_t> next{1};
+  return RequestId(next.fetch_add(1, std::memory_order_relaxed));
+}
+
+std::vector<TokenId> StopTokens(const ServedModel& model, const GenerationOptions& options) {
+  std::vector<TokenId> stop = options.stop_token_ids;
+  if (!options.ignore_eos) {
+    absl::Span<const TokenId> ends = model.tokenizer->end_tokens();
+    stop.insert(stop.end(), ends.begin(), ends.end());
+  }
+  std::sort(stop.begin(), stop.end());
+  stop.erase(std::unique(stop.begin(), stop.end()), stop.end());
+  return stop;
+}
+
+double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+Time Now() { return std::chrono::steady_clock::now(); }
+
+void Append(Piece& all, Piece piece) {
+  all.text += piece.text;
+  std::move(piece.tokens.begin(), piece.tokens.end(), std::back_inserter(all.tokens));
+  if (piece.finish) all.finish = piece.finish;
+}
+
+}  // namespace
+
+Generation::Generation(GenerationSpec spec) : spec_(std::move(spec)), started_(Now()) {
+  const GenerationOptions& options = spec_.options;
+  std::vector<TokenId> stop = StopTokens(*spec_.model, options);
+  for (size_t p = 0; p < spec_.prompts.size(); p++) {
+    requests_.push_back(NextRequestId());
+    cached_tokens_.push_back(0);
+    for (int i = 0; i < options.n; i++) {
+      choices_.push_back({ChoiceDecoder(*spec_.model->tokenizer, options.stop, stop,
+                                        options.include_stop_text, options.skip_special_tokens)});
+    }
+  }
+  open_choices_ = static_cast<int>(choices_.size());
+}
+
+void Generation::Start(GenerationSpec spec) {
+  std::shared_ptr<Generation> self(new Generation(std::move(spec)));
+  // The stream begins before the first event can, since events are read on the runner after this.
+  std::unique_lock<std::mutex> hold(self->mutex_);
+  self->scheduled_ = true;
+  hold.unlock();
+  if (Status status = self->Submit(); !status.ok()) {
+    self->answered_ = true;
+    SendError(*self->spec_.writer, FromStatus(status));
+    return;
+  }
+  if (self->spec_.options.stream) {
+    self->spec_.writer->BeginStream();
+    // Choices without an echo of prompt log-probabilities can be opened at once.
+    if (!self->spec_.echo_logprobs) {
+      for (size_t i = 0; i < self->choices_.size(); i++) self->Open(static_cast<int>(i));
+    }
+  }
+  std::weak_ptr<Generation> weak = self;
+  self->spec_.writer->OnDisconnect([weak] {
+    if (std::shared_ptr<Generation> generation = weak.lock()) {
+      generation->client_gone_ = true;
+      generation->CancelAll();
+    }
+  });
+  self->Drain();
+}
+
+Status Generation::Submit() {
+  const GenerationOptions& options = spec_.options;
+  const ServedModel& model = *spec_.model;
+  for (size_t p = 0; p < spec_.prompts.size(); p++) {
+    const std::vector<TokenId>& prompt = spec_.prompts[p].tokens;
+    GenerateRequest request;
+    request.id = requests_[p];
+    request.prompt = prompt;
+    request.n = options.n;
+    request.sampling = options.sampling;
+    request.sampling.prompt_logprobs =
+        spec_.echo_logprobs ? std::max(0, options.sampling.top_logprobs) : -1;
+    int64_t room =
+        std::max<int64_t>(0, model.limits.max_model_len - static_cast<int64_t>(prompt.size()));
+    int64_t wanted = options.max_tokens.value_or(std::min<int64_t>(spec_.max_tokens_default, room));
+    request.max_tokens = static_cast<int>(std::min(wanted, room));
+    request.min_tokens = std::min(options.min_tokens, request.max_tokens);
+    request.stop_tokens = StopTokens(model, options);
+    request.priority = options.priority;
+    request.cache_salt = options.cache_salt;
+    Status status = model.engine->Submit(std::move(request), shared_from_this());
+    if (!status.ok()) {
+      CancelAll();
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Generation::CancelAll() {
+  for (RequestId request : requests_) spec_.model->engine->Cancel(request);
+}
+
+void Generation::OnEvent(const SeqEvent& event) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  inbox_.push_back(event);
+  if (scheduled_) return;
+  scheduled_ = true;
+  spec_.runner->Post([self = shared_from_this()] { self->Drain(); });
+}
+
+void Generation::Drain() {
+  std::vector<SeqEvent> events;
+  for (;;) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (inbox_.empty()) {
+        scheduled_ = false;
+        return;
+      }
+      events.clear();
+      events.swap(inbox_);
+    }
+    for (const SeqEvent& event : events) Apply(event);
+  }
+}
+
+void Generation::Apply(const SeqEvent& event) {
+  if (answered_) return;
+  auto request = std::find(requests_.begin(), requests_.end(), event.request);
+  STAFFEL_CHECK(request != requests_.end()) << "event of a request that is not ours";
+  int prompt = static_cast<int>(request - requests_.begin());
+  int index = prompt * spec_.options.n + event.index;
+  Choice& choice = choices_[index];
+  if (choice.closed) return;
+  if (event.finish == FinishReason::kError) return Fail(event.error);
+  if (event.first) {
+    if (event.index == 0) cached_tokens_[prompt] = event.cached_tokens;
+    choice.prompt_logprobs = event.prompt_logprobs;
+  }
+  if (!choice.opened && spec_.options.stream) Open(index);
+  ObserveTokens(choice, static_cast<int>(event.tokens.size()));
+  choice.decoder.Apply(event);
+  if (choice.decoder.must_cancel()) spec_.model->engine->Cancel(event.request, event.index);
+  SendPiece(index);
+  if (choice.decoder.finished()) {
+    choice.closed = true;
+    open_choices_--;
+    FinishIfComplete();
+  }
+}
+
+void Generation::ObserveTokens(Choice& choice, int token_count) {
+  ModelMetrics* metrics = spec_.model->metrics;
+  if (metrics == nullptr || token_count == 0) return;
+  Time now = Now();
+  if (!choice.last_token) {
+    metrics->ObserveTimeToFirstToken(Seconds(now - started_));
+  } else {
+    metrics->ObserveInterTokenLatency(Seconds(now - *choice.last_token) / token_count);
+  }
+  choice.last_token = now;
+}
+
+void Generation::ObserveFinish(FinishReason reason) {
+  if (spec_.model->metrics == nullptr) return;
+  Usage usage = TotalUsage();
+  spec_.model->metrics->ObserveFinished(FinishName(reason), Seconds(Now() - started_),
+                                        static_cast<int>(usage.prompt_tokens),
+                                        static_cast<int>(usage.completion_tokens));
+}
+
+void Generation::Open(int index) {
+  choices_[index].opened = true;
+  std::string data = spec_.format->OpenChunk(Result(index));
+  if (!data.empty() && !spec_.writer->WriteEvent(data)) CancelAll();
+}
+
+void Generation::SendPiece(int index) {
+  Choice& choice = choices_[index];
+  Piece piece = choice.decoder.Take();
+  if (piece.empty()) return;
+  if (piece.finish) choice.all.finish = piece.finish;
+  if (!spec_.options.stream) return Append(choice.all, std::move(piece));
+  // Tokens whose text is held back wait for it, so that a chunk without text is not sent for each.
+  if (piece.text.empty() && !piece.finish && !spec_.logprobs && !spec_.options.return_token_ids)
+    return;
+  std::optional<FinishReason> finish = std::exchange(piece.finish, std::nullopt);
+  if (!piece.empty() && !spec_.writer->WriteEvent(spec_.format->PieceChunk(index, piece)))
+    return CancelAll();
+  if (!finish) return;
+  Piece last;
+  last.finish = finish;
+  if (!spec_.writer->WriteEvent(spec_.format->PieceChunk(index, last))) CancelAll();
+}
+
+void Generation::FinishIfComplete() {
+  if (open_choices_ > 0) return;
+  answered_ = true;
+  ObserveFinish(choices_[0].all.finish.value_or(FinishReason::kStop));
+  if (!spec_.options.stream) {
+    std::vector<ChoiceResult> results;
+    for (size_t i = 0; i < choices_.size(); i++) results.push_back(Result(static_cast<int>(i)));
+    spec_.writer->Send(200, "application/json", spec_.format->Whole(results, TotalUsage()));
+    return;
+  }
+  if (spec_.options.include_usage) spec_.writer->WriteEvent(spec_.format->UsageChunk(TotalUsage()));
+  spec_.writer->WriteEvent("[DONE]");
+  spec_.writer->EndStream();
+}
+
+void Generation::Fail(const Status& error) {
+  answered_ = true;
+  CancelAll();
+  ObserveFinish(FinishReason::kError);
+  ApiError api_error = FromStatus(error);
+  if (!spec_.options.stream) return SendError(*spec_.writer, api_error);
+  spec_.writer->WriteEvent(ErrorBody(api_error));
+  spec_.writer->WriteEvent("[DONE]");
+  spec_.writer->EndStream();
+}
+
+ChoiceResult Generation::Result(int index) const {
+  const Choice& choice = choices_[index];
+  const GenerationPrompt& prompt = spec_.prompts[index / spec_.options.n];
+  ChoiceResult result;
+  result.index = index;
+  result.all = choice.all;
+  result.echo_text = prompt.echo_text;
+  result.prompt = prompt.tokens;
+  result.prompt_logprobs = spec_.echo_logprobs ? &choice.prompt_logprobs : nullptr;
+  return result;
+}
+
+Usage Generation::TotalUsage() const {
+  Usage usage;
+  for (const GenerationPrompt& prompt : spec_.prompts)
+    usage.prompt_tokens += static_cast<int64_t>(prompt.tokens.size());
+  for (int cached : cached_tokens_) usage.cached_tokens += cached;
+  for (const Choice& choice : choices_)
+    usage.completion_tokens += choice.decoder.completion_tokens();
+  return usage;
+}
+
+}  // namespace staffel::openai

@@ -1,0 +1,86 @@
+// One API request in flight: submits its prompts to the engine, gathers the events of all choices
+// and answers once, whole or as a stream.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/http.h"
+#include "server/openai/choice_decoder.h"
+#include "server/openai/generation_options.h"
+#include "server/openai/response_format.h"
+#include "server/openai/served_model.h"
+#include "staffel/clock.h"
+#include "staffel/request.h"
+
+namespace staffel::openai {
+
+struct GenerationPrompt {
+  std::vector<TokenId> tokens;
+  std::string echo_text;  // put before the answer
+};
+
+struct GenerationSpec {
+  std::shared_ptr<const ServedModel> model;
+  std::shared_ptr<ResponseWriter> writer;
+  TaskRunner* runner = nullptr;  // outlives the generation
+  std::vector<GenerationPrompt> prompts;
+  GenerationOptions options;
+  int max_tokens_default = 16;  // when the request names none; capped by the room in the context
+  bool echo_logprobs = false;
+  bool logprobs = false;
+  std::unique_ptr<ResponseFormat> format;
+};
+
+// Events come on the engine thread and are only queued there; the text is made on the runner's
+// threads.
+class Generation final : public EventSink, public std::enable_shared_from_this<Generation> {
+ public:
+  // Submits all prompts and opens the stream, or answers with an error. After this the generation
+  // keeps itself alive until it has answered and the engine has let go of it.
+  static void Start(GenerationSpec spec);
+
+  void OnEvent(const SeqEvent& event) override;
+
+ private:
+  struct Choice {
+    ChoiceDecoder decoder;
+    Piece all;  // everything so far, when not streaming
+    std::vector<PromptLogprob> prompt_logprobs;
+    bool opened = false, closed = false;  // for the client
+    std::optional<Time> last_token;
+  };
+
+  explicit Generation(GenerationSpec spec);
+  Status Submit();
+  void CancelAll();
+  void Drain();  // runner thread; one at a time
+  void Apply(const SeqEvent& event);
+  void ObserveTokens(Choice& choice, int token_count);
+  void ObserveFinish(FinishReason reason);
+  void SendPiece(int index);
+  void Open(int index);
+  void FinishIfComplete();
+  void Fail(const Status& error);
+  ChoiceResult Result(int index) const;
+  Usage TotalUsage() const;
+
+  GenerationSpec spec_;
+  const Time started_;
+  std::vector<RequestId> requests_;  // by prompt
+  std::vector<Choice> choices_;      // prompt * n + sequence index
+  std::vector<int> cached_tokens_;   // by prompt
+  int open_choices_ = 0;
+  bool answered_ = false;  // only touched in Drain
+  std::atomic<bool> client_gone_{false};
+
+  std::mutex mutex_;
+  std::vector<SeqEvent> inbox_;  // guarded by mutex_
+  bool scheduled_ = false;       // guarded by mutex_
+};
+
+}  // namespace staffel::openai

@@ -1,0 +1,42 @@
+// The request fields that chat and text completions share: how many tokens, how they are drawn,
+// where they stop, what is reported.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/openai/json_parse.h"
+#include "staffel/request.h"
+#include "staffel/tokenizer.h"
+
+namespace staffel::openai {
+
+inline constexpr int kChoicesMax = 128;     // n
+inline constexpr int kStopsMax = 16;        // stop strings (OpenAI's own limit is 4)
+inline constexpr int kStopBytesMax = 4096;  // of one stop string
+inline constexpr int kTopLogprobsMax = 20;
+
+struct GenerationOptions {
+  SamplingParams sampling;  // seed is set
+  int n = 1;
+  std::optional<int64_t> max_tokens;  // absent: the rest of the context (chat), 16 (completions)
+  int min_tokens = 0;
+  std::vector<std::string> stop;  // none empty
+  std::vector<TokenId> stop_token_ids;
+  bool ignore_eos = false;
+  bool include_stop_text = false;  // include_stop_str_in_output
+  bool skip_special_tokens = true;
+  bool return_token_ids = false;
+  bool stream = false;
+  bool include_usage = false;
+  int priority = 0;
+  std::string cache_salt;
+};
+
+// Reads the shared fields; an error is left in `reader`. Fields of other servers that we do not
+// have but that would change the answer are refused by name; unknown fields are ignored
+// (docs/api.md lists all of them).
+GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& tokenizer);
+
+}  // namespace staffel::openai

@@ -1,0 +1,151 @@
+#include "server/openai/prompts.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/strings.h"
+#include "text/chat_template.h"
+
+namespace staffel::openai {
+namespace {
+
+std::tm LocalTime() {
+  std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  return local;
+}
+
+bool IsTokenArray(const Json& value) {
+  return value.is_array() && !value.empty() && value[0].is_number();
+}
+
+ApiError EmptyPrompt() {
+  return Invalid("prompt",
+                 "'prompt' has no tokens; send at least one character that the model's vocabulary "
+                 "can express");
+}
+
+std::optional<ApiError> AddText(const ServedModel& model, const std::string& text,
+                                std::vector<GenerationPrompt>& out) {
+  GenerationPrompt prompt;
+  prompt.tokens = model.tokenizer->Encode(text, /*parse_special=*/true, /*add_bos=*/true);
+  if (prompt.tokens.empty()) return EmptyPrompt();
+  prompt.echo_text = text;
+  out.push_back(std::move(prompt));
+  return std::nullopt;
+}
+
+std::optional<ApiError> AddTokens(const ServedModel& model, const Json& ids,
+                                  std::vector<GenerationPrompt>& out) {
+  GenerationPrompt prompt;
+  for (const Json& id : ids) {
+    bool fits = id.is_number_integer() && (id.is_number_unsigned() ? id.get<uint64_t>() <= INT32_MAX
+                                                                   : id.get<int64_t>() >= 0);
+    if (!fits || id.get<int64_t>() >= model.tokenizer->vocab_size()) {
+      return Invalid("prompt", StrCat("'prompt' must hold token ids from 0 to ",
+                                      model.tokenizer->vocab_size() - 1, "; ",
+                                      id.dump().substr(0, 40), " is not one"));
+    }
+    prompt.tokens.push_back(id.get<TokenId>());
+  }
+  if (prompt.tokens.empty()) return EmptyPrompt();
+  prompt.echo_text = model.tokenizer->Decode(prompt.tokens, /*special=*/true);
+  out.push_back(std::move(prompt));
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ApiError> CheckModelName(const ServedModel& model, const Json& body) {
+  auto it = body.find("model");
+  if (it == body.end() || it->is_null()) return std::nullopt;
+  if (!it->is_string())
+    return Invalid("model", StrCat("'model' must be a string, it is ", TypeName(*it)));
+  const auto& name = it->get_ref<const std::string&>();
+  if (std::find(model.names.begin(), model.names.end(), name) != model.names.end())
+    return std::nullopt;
+  ApiError error = Invalid("model", StrCat("there is no model '", name.substr(0, 100),
+                                           "' here; this server has '", model.names[0], "'"));
+  error.status = 404;
+  error.code = "model_not_found";
+  return error;
+}
+
+Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) {
+  if (model.chat_template == nullptr) return Invalid("messages", model.chat_template_problem);
+  ChatInput input =
+      ReadChatInput(reader, model.chat_template->content_form() == ContentForm::kParts);
+  if (!reader.ok()) return *reader.error();
+  ChatOptions options;
+  options.tools = &input.tools;
+  options.kwargs = &input.template_kwargs;
+  options.add_generation_prompt = input.add_generation_prompt;
+  options.continue_final_message = input.continue_final_message;
+  options.now = LocalTime();
+  Result<PromptText> prompt = model.chat_template->Render(input.messages, options);
+  if (!prompt.ok()) {
+    return FromStatus(prompt.status(), "messages");
+  }
+  RenderedChat chat;
+  chat.prompt = *std::move(prompt);
+  chat.tokens = model.tokenizer->Encode(chat.prompt, /*add_bos=*/true);
+  if (chat.tokens.empty())
+    return Invalid("messages", "the rendered prompt has no tokens; give a message with text");
+  return chat;
+}
+
+Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, FieldReader& reader) {
+  std::vector<GenerationPrompt> out;
+  const Json* prompt = reader.Get("prompt");
+  if (prompt == nullptr)
+    return Invalid("prompt", "'prompt' is missing; send a string, token ids, or a list of either");
+  std::optional<ApiError> error;
+  if (prompt->is_string()) {
+    error = AddText(model, prompt->get_ref<const std::string&>(), out);
+  } else if (IsTokenArray(*prompt)) {
+    error = AddTokens(model, *prompt, out);
+  } else if (!prompt->is_array()) {
+    error = Invalid("prompt",
+                    StrCat("'prompt' must be a string or an array, it is ", TypeName(*prompt)));
+  } else if (prompt->empty()) {
+    error = EmptyPrompt();
+  } else if (prompt->size() > kPromptsMax) {
+    error = Invalid("prompt", StrCat("'prompt' may hold at most ", kPromptsMax, " prompts"));
+  } else {
+    for (const Json& item : *prompt) {
+      if (item.is_string()) {
+        error = AddText(model, item.get_ref<const std::string&>(), out);
+      } else if (item.is_array()) {
+        error = AddTokens(model, item, out);
+      } else {
+        error = Invalid(
+            "prompt",
+            StrCat("'prompt' must hold strings or lists of token ids, it holds ", TypeName(item)));
+      }
+      if (error) break;
+    }
+  }
+  if (error) return *std::move(error);
+  return out;
+}
+
+std::optional<ApiError> CheckPromptLength(const ServedModel& model, size_t prompt_tokens,
+                                          int answer_tokens_min, std::string_view param) {
+  const EngineLimits& limits = model.limits;
+  std::string message;
+  if (prompt_tokens + answer_tokens_min > static_cast<size_t>(limits.max_model_len)) {
+    message = StrCat("the prompt has ", prompt_tokens, " tokens, but this model's context is ",
+                     limits.max_model_len, " tokens including the answer; shorten the prompt");
+  } else if (prompt_tokens > static_cast<size_t>(limits.kv_capacity_tokens)) {
+    message = StrCat("the prompt has ", prompt_tokens, " tokens, but this server's KV cache holds ",
+                     limits.kv_capacity_tokens, "; shorten the prompt");
+  } else {
+    return std::nullopt;
+  }
+  ApiError error = Invalid(param, std::move(message));
+  error.code = "context_length_exceeded";
+  return error;
+}
+
+}  // namespace staffel::openai

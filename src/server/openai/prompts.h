@@ -1,0 +1,37 @@
+// From request bodies to prompts: rendering chats, reading the forms of a text completion's prompt,
+// checking lengths.
+#pragma once
+
+#include <vector>
+
+#include "server/openai/chat_messages.h"
+#include "server/openai/generation.h"
+#include "server/openai/json_parse.h"
+#include "server/openai/served_model.h"
+
+namespace staffel::openai {
+
+inline constexpr int kPromptsMax = 1024;  // of one text completion request
+
+// 404 if the request names another model; absent and null mean the one served. 400 if it is no
+// string.
+std::optional<ApiError> CheckModelName(const ServedModel& model, const Json& body);
+
+struct RenderedChat {
+  PromptText prompt;
+  std::vector<TokenId> tokens;
+};
+
+// Messages through the template and the tokenizer. Errors name the field.
+Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader);
+
+// `prompt`: a string, strings, token ids, or lists of token ids. Control tokens are recognised in
+// strings: whoever writes a raw prompt writes its control tokens. Refused as a whole if one of the
+// prompts has no tokens.
+Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, FieldReader& reader);
+
+// 400 if a prompt leaves no room for an answer in the context, or cannot fit into the KV pool.
+std::optional<ApiError> CheckPromptLength(const ServedModel& model, size_t prompt_tokens,
+                                          int answer_tokens_min, std::string_view param);
+
+}  // namespace staffel::openai

@@ -1,0 +1,328 @@
+#include "server/openai/response_format.h"
+
+#include "base/strings.h"
+#include "server/openai/json_text.h"
+#include "text/utf8.h"
+
+namespace staffel::openai {
+namespace {
+
+// Members that every answer and chunk begins with, without the closing brace.
+std::string Envelope(const FormatOptions& options, std::string_view object) {
+  std::string out = "{\"id\":";
+  AppendJsonString(out, options.id);
+  StrAppend(out, ",\"object\":\"", object, "\",\"created\":", options.created_unix_s,
+            ",\"model\":");
+  AppendJsonString(out, options.model);
+  return out;
+}
+
+std::string UsageJson(const Usage& usage) {
+  return StrCat("{\"prompt_tokens\":", usage.prompt_tokens,
+                ",\"completion_tokens\":", usage.completion_tokens,
+                ",\"total_tokens\":", usage.prompt_tokens + usage.completion_tokens,
+                ",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached_tokens, "}}");
+}
+
+template <class Tokens, class Get>
+std::string IdArray(const Tokens& tokens, Get get) {
+  std::string out = "[";
+  for (const auto& token : tokens) {
+    if (out.size() > 1) out += ',';
+    StrAppend(out, get(token));
+  }
+  return out + "]";
+}
+std::string IdArray(const std::vector<GeneratedToken>& tokens) {
+  return IdArray(tokens, [](const GeneratedToken& t) { return t.token; });
+}
+std::string IdArray(absl::Span<const TokenId> tokens) {
+  return IdArray(tokens, [](TokenId t) { return t; });
+}
+
+void AppendFinish(std::string& out, const std::optional<FinishReason>& finish) {
+  out += ",\"finish_reason\":";
+  finish ? AppendJsonString(out, FinishName(*finish)) : void(out += "null");
+}
+
+// ---- chat
+// -----------------------------------------------------------------------------------------------------------
+
+// {"token", "logprob", "bytes"} without the closing brace.
+void AppendChatToken(std::string& out, const Tokenizer& tokenizer, TokenId token, float logprob) {
+  std::string_view bytes = tokenizer.TokenBytes(token, /*special=*/true);
+  out += "{\"token\":";
+  AppendJsonString(out, bytes);
+  out += ",\"logprob\":";
+  AppendJsonNumber(out, logprob);
+  out += ",\"bytes\":";
+  AppendJsonBytes(out, bytes);
+}
+
+void AppendChatLogprobs(std::string& out, const FormatOptions& options,
+                        const std::vector<GeneratedToken>& tokens) {
+  out += ",\"logprobs\":";
+  if (!options.logprobs) {
+    out += "null";
+    return;
+  }
+  out += "{\"content\":[";
+  for (size_t i = 0; i < tokens.size(); i++) {
+    if (i > 0) out += ',';
+    AppendChatToken(out, *options.tokenizer, tokens[i].token, tokens[i].logprob);
+    out += ",\"top_logprobs\":[";
+    for (size_t k = 0; k < tokens[i].top.size(); k++) {
+      if (k > 0) out += ',';
+      AppendChatToken(out, *options.tokenizer, tokens[i].top[k].token, tokens[i].top[k].logprob);
+      out += '}';
+    }
+    out += "]}";
+  }
+  out += "],\"refusal\":null}";
+}
+
+class ChatFormat final : public ResponseFormat {
+ public:
+  explicit ChatFormat(FormatOptions options)
+      : options_(std::move(options)), chunk_(Envelope(options_, "chat.completion.chunk")) {}
+
+  std::string OpenChunk(const ChoiceResult& choice) const override {
+    std::string out = Begin(choice.index);
+    out += "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null";
+    if (options_.return_token_ids) out += ",\"token_ids\":[]";
+    out += "}]";
+    if (options_.return_token_ids) StrAppend(out, ",\"prompt_token_ids\":", IdArray(choice.prompt));
+    return End(std::move(out));
+  }
+
+  std::string PieceChunk(int index, const Piece& piece) override {
+    std::string out = Begin(index);
+    if (piece.text.empty() && piece.finish) {
+      out += "{}";
+    } else {
+      out += "{\"content\":";
+      AppendJsonString(out, piece.text);
+      out += '}';
+    }
+    if (options_.logprobs && piece.tokens.empty()) {
+      out += ",\"logprobs\":null";
+    } else {
+      AppendChatLogprobs(out, options_, piece.tokens);
+    }
+    AppendFinish(out, piece.finish);
+    if (options_.return_token_ids) StrAppend(out, ",\"token_ids\":", IdArray(piece.tokens));
+    out += "}]";
+    return End(std::move(out));
+  }
+
+  std::string UsageChunk(const Usage& usage) const override {
+    return StrCat(chunk_, ",\"choices\":[],\"usage\":", UsageJson(usage), "}");
+  }
+
+  std::string Whole(const std::vector<ChoiceResult>& choices, const Usage& usage) const override {
+    std::string out = Envelope(options_, "chat.completion");
+    out += ",\"choices\":[";
+    for (const ChoiceResult& choice : choices) {
+      if (out.back() == '}') out += ',';
+      StrAppend(out, "{\"index\":", choice.index,
+                ",\"message\":{\"role\":\"assistant\",\"content\":");
+      AppendJsonString(
+          out, choice.echo_text.empty() ? choice.all.text : choice.echo_text + choice.all.text);
+      out += ",\"refusal\":null}";
+      AppendChatLogprobs(out, options_, choice.all.tokens);
+      AppendFinish(out, choice.all.finish);
+      if (options_.return_token_ids) StrAppend(out, ",\"token_ids\":", IdArray(choice.all.tokens));
+      out += '}';
+    }
+    out += ']';
+    if (options_.return_token_ids && !choices.empty())
+      StrAppend(out, ",\"prompt_token_ids\":", IdArray(choices[0].prompt));
+    StrAppend(out, ",\"usage\":", UsageJson(usage), "}");
+    return out;
+  }
+
+ private:
+  std::string Begin(int index) const {
+    return StrCat(chunk_, ",\"choices\":[{\"index\":", index, ",\"delta\":");
+  }
+  std::string End(std::string out) const {
+    out += options_.usage_in_chunks ? ",\"usage\":null}" : "}";
+    return out;
+  }
+
+  const FormatOptions options_;
+  const std::string chunk_;
+};
+
+// ---- text completions
+// ------------------------------------------------------------------------------------------------
+
+size_t CodePoints(std::string_view text) {
+  size_t count = 0;
+  for (char c : text) count += (static_cast<uint8_t>(c) & 0xC0) != 0x80;
+  return count;
+}
+
+// The four parallel arrays of the legacy logprobs object.
+class LegacyLogprobs {
+ public:
+  LegacyLogprobs(const Tokenizer& tokenizer, int64_t offset)
+      : tokenizer_(tokenizer), offset_(offset) {}
+
+  void Add(TokenId token, const float* logprob, const std::vector<TokenLogprob>* top) {
+    if (count_++ > 0) {
+      for (std::string* list : {&tokens_, &logprobs_, &tops_, &offsets_}) *list += ',';
+    }
+    std::string text = ToValidUtf8(tokenizer_.TokenBytes(token, /*special=*/true));
+    AppendJsonString(tokens_, text);
+    logprob != nullptr ? AppendJsonNumber(logprobs_, *logprob) : void(logprobs_ += "null");
+    StrAppend(offsets_, offset_);
+    offset_ += CodePoints(text);
+    AddTop(token, text, logprob, top);
+  }
+
+  std::string Json() const {
+    return StrCat("{\"tokens\":[", tokens_, "],\"token_logprobs\":[", logprobs_,
+                  "],\"top_logprobs\":[", tops_, "],\"text_offset\":[", offsets_, "]}");
+  }
+  int64_t offset() const { return offset_; }
+
+ private:
+  // An object by token text; the chosen token is always in it. Different tokens may print alike:
+  // the better one stays.
+  void AddTop(TokenId token, const std::string& text, const float* logprob,
+              const std::vector<TokenLogprob>* top) {
+    if (logprob == nullptr || top == nullptr) {
+      tops_ += "null";
+      return;
+    }
+    tops_ += '{';
+    std::vector<std::string> seen;
+    auto put = [&](std::string key, float value) {
+      for (const std::string& other : seen) {
+        if (other == key) return;
+      }
+      if (!seen.empty()) tops_ += ',';
+      AppendJsonString(tops_, key);
+      tops_ += ':';
+      AppendJsonNumber(tops_, value);
+      seen.push_back(std::move(key));
+    };
+    for (const TokenLogprob& entry : *top)
+      put(ToValidUtf8(tokenizer_.TokenBytes(entry.token, true)), entry.logprob);
+    put(text, *logprob);
+    tops_ += '}';
+  }
+
+  const Tokenizer& tokenizer_;
+  int64_t offset_;
+  int count_ = 0;
+  std::string tokens_, logprobs_, tops_, offsets_;
+};
+
+class CompletionFormat final : public ResponseFormat {
+ public:
+  explicit CompletionFormat(FormatOptions options)
+      : options_(std::move(options)), envelope_(Envelope(options_, "text_completion")) {}
+
+  std::string OpenChunk(const ChoiceResult& choice) const override {
+    if (choice.echo_text.empty() && !options_.return_token_ids) return "";
+    LegacyLogprobs logprobs(*options_.tokenizer, 0);
+    AddPrompt(choice, logprobs);
+    std::string out = Choice(choice.index, choice.echo_text, logprobs,
+                             choice.prompt_logprobs != nullptr, std::nullopt);
+    if (options_.return_token_ids)
+      StrAppend(out, ",\"token_ids\":[],\"prompt_token_ids\":", IdArray(choice.prompt));
+    return End(StrCat(envelope_, ",\"choices\":[", out, "}]"));
+  }
+
+  std::string PieceChunk(int index, const Piece& piece) override {
+    if (offsets_.size() <= static_cast<size_t>(index)) offsets_.resize(index + 1);
+    LegacyLogprobs logprobs(*options_.tokenizer, offsets_[index]);
+    for (const GeneratedToken& token : piece.tokens)
+      logprobs.Add(token.token, &token.logprob, &token.top);
+    offsets_[index] = logprobs.offset();
+    std::string out = Choice(index, piece.text, logprobs,
+                             options_.logprobs && !piece.tokens.empty(), piece.finish);
+    if (options_.return_token_ids) StrAppend(out, ",\"token_ids\":", IdArray(piece.tokens));
+    return End(StrCat(envelope_, ",\"choices\":[", out, "}]"));
+  }
+
+  std::string UsageChunk(const Usage& usage) const override {
+    return StrCat(envelope_, ",\"choices\":[],\"usage\":", UsageJson(usage), "}");
+  }
+
+  std::string Whole(const std::vector<ChoiceResult>& choices, const Usage& usage) const override {
+    std::string out = StrCat(envelope_, ",\"choices\":[");
+    for (const ChoiceResult& choice : choices) {
+      if (out.back() == '}') out += ',';
+      LegacyLogprobs logprobs(*options_.tokenizer, 0);
+      AddPrompt(choice, logprobs);
+      for (const GeneratedToken& token : choice.all.tokens)
+        logprobs.Add(token.token, &token.logprob, &token.top);
+      out += Choice(choice.index, choice.echo_text + choice.all.text, logprobs, options_.logprobs,
+                    choice.all.finish);
+      if (options_.return_token_ids) {
+        StrAppend(out, ",\"token_ids\":", IdArray(choice.all.tokens),
+                  ",\"prompt_token_ids\":", IdArray(choice.prompt));
+      }
+      out += '}';
+    }
+    StrAppend(out, "],\"usage\":", UsageJson(usage), "}");
+    return out;
+  }
+
+ private:
+  // A choice without its closing brace.
+  static std::string Choice(int index, std::string_view text, const LegacyLogprobs& logprobs,
+                            bool with_logprobs, const std::optional<FinishReason>& finish) {
+    std::string out = StrCat("{\"index\":", index, ",\"text\":");
+    AppendJsonString(out, text);
+    StrAppend(out, ",\"logprobs\":", with_logprobs ? logprobs.Json() : "null");
+    AppendFinish(out, finish);
+    return out;
+  }
+  static void AddPrompt(const ChoiceResult& choice, LegacyLogprobs& logprobs) {
+    if (choice.prompt_logprobs == nullptr) return;
+    for (size_t i = 0; i < choice.prompt.size(); i++) {
+      const PromptLogprob* entry = i > 0 && i <= choice.prompt_logprobs->size()
+                                       ? &(*choice.prompt_logprobs)[i - 1]
+                                       : nullptr;
+      logprobs.Add(choice.prompt[i], entry ? &entry->logprob : nullptr,
+                   entry ? &entry->top : nullptr);
+    }
+  }
+  std::string End(std::string out) const {
+    out += options_.usage_in_chunks ? ",\"usage\":null}" : "}";
+    return out;
+  }
+
+  const FormatOptions options_;
+  const std::string envelope_;
+  std::vector<int64_t> offsets_;  // by choice: where its next token begins in the text
+};
+
+}  // namespace
+
+std::string_view FinishName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "error";
+}
+
+std::unique_ptr<ResponseFormat> MakeChatFormat(FormatOptions options) {
+  return std::make_unique<ChatFormat>(std::move(options));
+}
+std::unique_ptr<ResponseFormat> MakeCompletionFormat(FormatOptions options) {
+  return std::make_unique<CompletionFormat>(std::move(options));
+}
+
+}  // namespace staffel::openai

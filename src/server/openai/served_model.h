@@ -1,0 +1,30 @@
+// What the routes need of a loaded model. Shared by all requests, immutable.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/metrics.h"
+#include "staffel/request.h"
+#include "staffel/tokenizer.h"
+
+namespace staffel {
+class ChatTemplate;
+}
+
+namespace staffel::openai {
+
+struct ServedModel {
+  std::vector<std::string> names;  // the first is the one shown; requests may use any
+  int64_t created_unix_s = 0;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
+  std::string chat_template_problem;                  // why it is null
+  std::shared_ptr<EngineClient> engine;
+  EngineLimits limits;
+  ModelMetrics* metrics = nullptr;  // null: not counted; else outlives the model
+};
+
+}  // namespace staffel::openai
