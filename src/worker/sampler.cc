@@ -1,0 +1,158 @@
+#include "worker/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/counter_rng.h"
+
+namespace staffel {
+namespace {
+
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
+// Below this a division by the temperature leaves floats; no second token has a chance by then.
+constexpr float kGreedyBelow = 1e-5f;
+// Candidates that top_p looks at before it asks for more: a usual nucleus is smaller.
+constexpr int kNucleusFirst = 64;
+
+bool IsGreedy(const SamplingParams& params) {
+  return !(params.temperature >= kGreedyBelow) || params.top_k == 1;
+}
+
+Status CheckMax(float max) {
+  if (std::isfinite(max)) return absl::OkStatus();
+  return absl::InternalError(
+      max == kBanned ? "every token has a logit of -infinity; no token can be drawn"
+                     : "the model computed NaN or infinite logits; no token can be drawn");
+}
+
+}  // namespace
+
+bool UsesPenalties(const SamplingParams& params) {
+  return params.presence_penalty != 0 || params.frequency_penalty != 0 ||
+         params.repetition_penalty != 1;
+}
+
+Result<GeneratedToken> Sampler::Draw(absl::Span<float> row, const DrawContext& context) {
+  const SamplingParams& params = *context.params;
+  GeneratedToken drawn;
+  double log_sum = 0;
+  if (params.top_logprobs >= 0) {
+    const float max = FindMax(row).value;
+    STAFFEL_RETURN_IF_ERROR(CheckMax(max));
+    log_sum = max + std::log(SumExp(row, max, 1.0f));
+    FillTop(row, params.top_logprobs, log_sum, drawn.top);
+  }
+  ChangeLogits(row, context);
+  STAFFEL_ASSIGN_OR_RETURN(drawn.token, Choose(row, context));
+  if (params.top_logprobs >= 0) {
+    drawn.logprob = static_cast<float>(std::min(0.0, RawLogit(row, drawn.token) - log_sum));
+  }
+  return drawn;
+}
+
+Result<PromptLogprob> Sampler::Logprob(absl::Span<const float> row, TokenId token, int top) {
+  const float max = FindMax(row).value;
+  STAFFEL_RETURN_IF_ERROR(CheckMax(max));
+  const double log_sum = max + std::log(SumExp(row, max, 1.0f));
+  PromptLogprob result;
+  result.logprob = static_cast<float>(std::min(0.0, row[token] - log_sum));
+  FillTop(row, top, log_sum, result.top);
+  return result;
+}
+
+void Sampler::FillTop(absl::Span<const float> row, int top, double log_sum,
+                      std::vector<TokenLogprob>& out) {
+  TopK(row, top, candidates_);
+  out.reserve(candidates_.size());
+  for (const Candidate& c : candidates_) {
+    out.push_back({c.token, static_cast<float>(std::min(0.0, c.logit - log_sum))});
+  }
+}
+
+// All changes touch few tokens; the rest of the row is not read here.
+void Sampler::ChangeLogits(absl::Span<float> row, const DrawContext& context) {
+  const SamplingParams& params = *context.params;
+  changed_.clear();
+  for (const LogitBias& bias : params.logit_bias) {
+    Change(row, bias.token, row[bias.token] + bias.bias);
+  }
+  if (UsesPenalties(params)) {
+    for (const TokenCounts::Entry& entry : context.counts->entries()) {
+      float logit = row[entry.token];
+      if (params.repetition_penalty != 1) {
+        logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+      }
+      if (entry.generated > 0) {
+        logit -= params.presence_penalty +
+                 params.frequency_penalty * static_cast<float>(entry.generated);
+      }
+      Change(row, entry.token, logit);
+    }
+  }
+  for (TokenId token : context.banned) Change(row, token, kBanned);
+}
+
+void Sampler::Change(absl::Span<float> row, TokenId token, float value) {
+  changed_.emplace_back(token, row[token]);
+  row[token] = value;
+}
+
+float Sampler::RawLogit(absl::Span<const float> row, TokenId token) const {
+  for (const auto& [changed, before] : changed_) {
+    if (changed == token) return before;
+  }
+  return row[token];
+}
+
+Result<TokenId> Sampler::Choose(absl::Span<const float> row, const DrawContext& context) {
+  const SamplingParams& params = *context.params;
+  const RowMax best = FindMax(row);
+  STAFFEL_RETURN_IF_ERROR(CheckMax(best.value));
+  if (IsGreedy(params)) return best.token;
+  const double uniform = UniformAt(params.seed, static_cast<uint32_t>(context.sequence_index),
+                                   static_cast<uint32_t>(context.position));
+  const bool all = params.top_k <= 0 || params.top_k >= static_cast<int>(row.size());
+  if (all && !(params.top_p < 1)) return DrawFromAll(row, best.value, params, uniform);
+  return DrawFromBest(row, best.value, params, uniform);
+}
+
+TokenId Sampler::DrawFromAll(absl::Span<const float> row, float max, const SamplingParams& params,
+                             double uniform) {
+  weights_.resize(row.size());
+  const double sum =
+      ExpWeights(row, max, 1.0f / params.temperature, params.min_p, absl::MakeSpan(weights_));
+  return FindInCumulative(weights_, uniform * sum);
+}
+
+TokenId Sampler::DrawFromBest(absl::Span<const float> row, float max, const SamplingParams& params,
+                              double uniform) {
+  const float scale = 1.0f / params.temperature;
+  const int vocab = static_cast<int>(row.size());
+  const bool has_k = params.top_k > 0 && params.top_k < vocab;
+  const double sum_all = has_k ? 0 : SumExp(row, max, scale);
+  // Sorted candidates, as many as are needed to reach top_p of the mass.
+  for (int count = has_k ? params.top_k : std::min(kNucleusFirst, vocab);;
+       count = static_cast<int>(std::min<int64_t>(int64_t{count} * 8, vocab))) {
+    TopK(row, count, candidates_);
+    weights_.resize(std::max<size_t>(weights_.size(), candidates_.size()));
+    double sum = 0;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      weights_[i] = std::exp((candidates_[i].logit - max) * scale);
+      sum += weights_[i];
+    }
+    const double nucleus = params.top_p * (has_k ? sum : sum_all);
+    size_t kept = 0;
+    double mass = 0;
+    while (kept < candidates_.size() && (kept == 0 || mass < nucleus)) mass += weights_[kept++];
+    if (mass < nucleus && !has_k && count < vocab) continue;
+    // The best has the weight 1, so that min_p is a bound on weights.
+    while (kept > 1 && weights_[kept - 1] < params.min_p) mass -= weights_[--kept];
+    double target = uniform * mass;
+    size_t chosen = 0;
+    while (chosen + 1 < kept && target >= weights_[chosen]) target -= weights_[chosen++];
+    return candidates_[chosen].token;
+  }
+}
+
+}  // namespace staffel

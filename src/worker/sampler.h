@@ -1,0 +1,55 @@
+// Draws tokens from rows of logits as SamplingParams says. Owned by a worker; one thread. Keeps
+// scratch memory of the vocabulary's size, nothing about sequences.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "staffel/ids.h"
+#include "staffel/request.h"
+#include "staffel/status.h"
+#include "worker/row_math.h"
+#include "worker/token_counts.h"
+
+namespace staffel {
+
+// What a draw depends on, besides the row.
+struct DrawContext {
+  const SamplingParams* params = nullptr;
+  int sequence_index = 0;
+  int position = 0;                     // of the token that is drawn, in its sequence
+  const TokenCounts* counts = nullptr;  // needed if UsesPenalties(*params)
+  absl::Span<const TokenId> banned;     // never drawn
+};
+
+bool UsesPenalties(const SamplingParams& params);
+
+class Sampler {
+ public:
+  // row: [vocab], changed in place. Tokens in the context are below vocab.
+  // Internal: nothing can be drawn, since the row has a NaN, or no element that is finite.
+  Result<GeneratedToken> Draw(absl::Span<float> row, const DrawContext& context);
+
+  // Log-probabilities of the row for a token that is known already; `top` >= 0 best ones.
+  // Internal: as above.
+  Result<PromptLogprob> Logprob(absl::Span<const float> row, TokenId token, int top);
+
+ private:
+  void ChangeLogits(absl::Span<float> row, const DrawContext& context);
+  void Change(absl::Span<float> row, TokenId token, float value);
+  float RawLogit(absl::Span<const float> row, TokenId token) const;
+  Result<TokenId> Choose(absl::Span<const float> row, const DrawContext& context);
+  TokenId DrawFromAll(absl::Span<const float> row, float max, const SamplingParams& params,
+                      double uniform);
+  TokenId DrawFromBest(absl::Span<const float> row, float max, const SamplingParams& params,
+                       double uniform);
+  void FillTop(absl::Span<const float> row, int top, double log_sum,
+               std::vector<TokenLogprob>& out);
+
+  std::vector<std::pair<TokenId, float>> changed_;  // with the value before
+  std::vector<float> weights_;                      // [vocab]
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace staffel

@@ -1,0 +1,75 @@
+// The workers' copy of what the master knows of its sequences: StepPlans are deltas on it. Every
+// number of a plan is checked before it is used: a bad plan is an error, never a bad access.
+// Owned by a worker; one thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "base/digest.h"
+#include "staffel/ids.h"
+#include "staffel/request.h"
+#include "staffel/status.h"
+#include "staffel/step.h"
+#include "worker/token_counts.h"
+
+namespace staffel {
+
+// What bounds the numbers of a plan; the worker's memory was sized by the same.
+struct MirrorLimits {
+  int vocab = 0;
+  int block_size = 16;  // tokens
+  int block_count = 0;
+  int max_rows = 0;          // of a step
+  int max_sampled_rows = 0;  // of a step
+  int max_positions = 0;     // of a sequence
+};
+
+struct MirroredSequence {
+  bool live = false;
+  std::vector<TokenId> tokens;  // known: given, and drawn since
+  std::vector<BlockId> blocks;  // its table
+  int prompt_count = 0;
+  int sequence_index = 0;
+  int planned_end = -1;  // end of the last chunk; -1: none yet
+  SamplingParams sampling;
+  int min_tokens = 0;
+  std::vector<TokenId> stop_tokens;
+  TokenCounts counts;  // kept only if the sampling uses penalties
+
+  int generated_count() const { return static_cast<int>(tokens.size()) - prompt_count; }
+};
+
+class SequenceMirror {
+ public:
+  // Empties the mirror: the state before the first plan of an epoch.
+  void Reset(const MirrorLimits& limits);
+
+  // Applies a plan in the order that step.h gives. InvalidArgument or FailedPrecondition names the
+  // slot and what is wrong; DataLoss: the digest differs, so master and worker disagree about the
+  // past. After an error the mirror is of no use until Reset.
+  Status Apply(const StepPlan& plan);
+
+  // A chunk that samples has drawn its token.
+  void Append(Slot slot, TokenId token);
+
+  // The plan that was applied may name it.
+  const MirroredSequence& sequence(Slot slot) const { return slots_[slot.value]; }
+
+ private:
+  Status CheckSlot(Slot slot, const char* what) const;
+  Status CheckTokens(absl::Span<const TokenId> tokens, Slot slot, const char* what) const;
+  Status CheckBlock(BlockId block, const char* what) const;
+  Status Add(const NewSequence& added);
+  Status AppendBlocks(const BlockAppend& append);
+  Status AddChunk(const Chunk& chunk);
+
+  MirrorLimits limits_;
+  std::vector<MirroredSequence> slots_;
+  MirrorDigest digest_;
+  uint64_t last_step_ = 0;           // 0: none in this epoch
+  std::vector<Slot> pending_draws_;  // of the last plan
+};
+
+}  // namespace staffel

@@ -1,0 +1,135 @@
+#include "worker/worker.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/strings.h"
+
+namespace staffel {
+
+Status Worker::Configure(WorkerSetup setup) {
+  const BackendOptions& options = setup.options;
+  if (setup.executable == nullptr || setup.vocab <= 0 || options.block_count <= 0 ||
+      options.block_size <= 0 || options.max_rows <= 0 || options.max_sampled_rows <= 0 ||
+      options.max_positions <= 0) {
+    return absl::InvalidArgumentError(
+        StrCat("a worker needs an executable, a vocabulary (", setup.vocab, "), KV blocks (",
+               options.block_count, " of ", options.block_size, ") and room for rows (",
+               options.max_rows, ", ", options.max_sampled_rows, ", ", options.max_positions, ")"));
+  }
+  setup_ = std::move(setup);
+  mirror_.Reset({.vocab = setup_.vocab,
+                 .block_size = setup_.options.block_size,
+                 .block_count = setup_.options.block_count,
+                 .max_rows = setup_.options.max_rows,
+                 .max_sampled_rows = setup_.options.max_sampled_rows,
+                 .max_positions = setup_.options.max_positions});
+  failed_ = absl::OkStatus();
+  return absl::OkStatus();
+}
+
+StepOutcome Worker::Run(const StepPlan& plan) {
+  const Time begin = clock_.Now();
+  StepOutcome outcome;
+  outcome.epoch = plan.epoch;
+  outcome.step = plan.step;
+  if (setup_.executable != nullptr && plan.epoch != setup_.epoch) {
+    outcome.status = absl::AbortedError(StrCat("step ", plan.step, " is of epoch ", plan.epoch,
+                                               "; the worker is in epoch ", setup_.epoch));
+    return outcome;
+  }
+  if (failed_.ok()) failed_ = Compute(plan, outcome);
+  outcome.status = failed_;
+  if (!failed_.ok()) {
+    outcome.sampled.clear();
+    outcome.prompt_logprobs.clear();
+  }
+  outcome.compute_s = std::chrono::duration<double>(clock_.Now() - begin).count();
+  return outcome;
+}
+
+Status Worker::Compute(const StepPlan& plan, StepOutcome& outcome) {
+  STAFFEL_RETURN_IF_ERROR(mirror_.Apply(plan));
+  STAFFEL_RETURN_IF_ERROR(LayOutRows(plan));
+  BatchTensors batch;
+  batch.tokens = tokens_;
+  batch.positions = positions_;
+  batch.sequences = sequences_;
+  batch.sampled_rows = sampled_rows_;
+  batch.block_copies = plan.block_copies;
+  if (!tokens_.empty() || !plan.block_copies.empty()) {
+    STAFFEL_RETURN_IF_ERROR(setup_.executable->Run(batch));
+  }
+  ReadLogits(plan, outcome);
+  return absl::OkStatus();
+}
+
+Status Worker::LayOutRows(const StepPlan& plan) {
+  tokens_.clear();
+  positions_.clear();
+  sequences_.clear();
+  sampled_rows_.clear();
+  reads_.clear();
+  for (const Chunk& chunk : plan.chunks) {
+    const MirroredSequence& sequence = mirror_.sequence(chunk.slot);
+    const int row_begin = static_cast<int>(tokens_.size());
+    sequences_.push_back({row_begin, chunk.count, chunk.start, sequence.blocks});
+    for (int i = 0; i < chunk.count; ++i) {
+      const int position = chunk.start + i;
+      const bool draws = chunk.samples && i == chunk.count - 1;
+      const bool reports = chunk.prompt_logprobs && position + 1 < sequence.prompt_count;
+      tokens_.push_back(sequence.tokens[position]);
+      positions_.push_back(position);
+      if (!draws && !reports) continue;
+      sampled_rows_.push_back(row_begin + i);
+      reads_.push_back({chunk.slot, position, draws});
+    }
+  }
+  if (static_cast<int>(sampled_rows_.size()) > setup_.options.max_sampled_rows) {
+    return absl::InvalidArgumentError(
+        StrCat("the plan asks for the logits of ", sampled_rows_.size(),
+               " rows; this worker has room for ", setup_.options.max_sampled_rows));
+  }
+  return absl::OkStatus();
+}
+
+void Worker::ReadLogits(const StepPlan& plan, StepOutcome& outcome) {
+  for (const Chunk& chunk : plan.chunks) {
+    if (chunk.prompt_logprobs) outcome.prompt_logprobs.push_back({chunk.slot, chunk.start, {}});
+  }
+  auto report = outcome.prompt_logprobs.begin();
+  for (size_t row = 0; row < reads_.size(); ++row) {
+    const LogitsRead& read = reads_[row];
+    absl::Span<float> logits = setup_.executable->logits(static_cast<int>(row));
+    if (read.draws) {
+      outcome.sampled.push_back(DrawToken(read.slot, logits));
+      mirror_.Append(read.slot, outcome.sampled.back().token.token);
+      continue;
+    }
+    while (report->slot != read.slot) ++report;
+    const MirroredSequence& sequence = mirror_.sequence(read.slot);
+    Result<PromptLogprob> logprob = sampler_.Logprob(
+        logits, sequence.tokens[read.position + 1], std::max(0, sequence.sampling.prompt_logprobs));
+    // A row that cannot be normalised reports NaN: the prompt is as the client gave it, so this is
+    // an answer, and the draw that follows tells the error.
+    report->entries.push_back(logprob.ok() ? *std::move(logprob)
+                                           : PromptLogprob{std::nanf(""), {}});
+  }
+}
+
+SampledToken Worker::DrawToken(Slot slot, absl::Span<float> logits) {
+  const MirroredSequence& sequence = mirror_.sequence(slot);
+  DrawContext context;
+  context.params = &sequence.sampling;
+  context.sequence_index = sequence.sequence_index;
+  context.position = static_cast<int>(sequence.tokens.size());
+  context.counts = &sequence.counts;
+  if (sequence.generated_count() < sequence.min_tokens) context.banned = sequence.stop_tokens;
+  Result<GeneratedToken> drawn = sampler_.Draw(logits, context);
+  if (!drawn.ok()) return {slot, GeneratedToken{0}, drawn.status()};
+  return {slot, *std::move(drawn), absl::OkStatus()};
+}
+
+}  // namespace staffel

@@ -1,0 +1,65 @@
+// One rank's worker: applies plans to its mirror, runs the executable on the rows they name, and
+// draws the tokens. Owned by a transport's worker thread; one thread at a time.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "staffel/backend.h"
+#include "staffel/clock.h"
+#include "staffel/status.h"
+#include "staffel/step.h"
+#include "worker/sampler.h"
+#include "worker/sequence_mirror.h"
+
+namespace staffel {
+
+// What a worker is for one epoch of placement.
+struct WorkerSetup {
+  int epoch = 0;
+  int vocab = 0;           // columns of the logits
+  BackendOptions options;  // that the executable was prepared with
+  std::unique_ptr<Executable> executable;
+};
+
+class Worker {
+ public:
+  // The clock measures StepOutcome::compute_s; it outlives the worker.
+  explicit Worker(const Clock& clock) : clock_(clock) {}
+
+  // Begins an epoch with an empty mirror. InvalidArgument: a setup without executable, vocabulary
+  // or KV blocks.
+  Status Configure(WorkerSetup setup);
+
+  // Computes one step. status of the outcome: Aborted for a plan of another epoch, which changes
+  // nothing; any other error ends the epoch here, and later plans of it return the same error.
+  StepOutcome Run(const StepPlan& plan);
+
+ private:
+  // What is done with a row of logits.
+  struct LogitsRead {
+    Slot slot;
+    int position;  // of the row, in its sequence
+    bool draws;    // else: the log-probability of the prompt token that follows
+  };
+
+  Status Compute(const StepPlan& plan, StepOutcome& outcome);
+  Status LayOutRows(const StepPlan& plan);
+  void ReadLogits(const StepPlan& plan, StepOutcome& outcome);
+  SampledToken DrawToken(Slot slot, absl::Span<float> logits);
+
+  const Clock& clock_;
+  WorkerSetup setup_;
+  SequenceMirror mirror_;
+  Sampler sampler_;
+  Status failed_ = absl::FailedPreconditionError("the worker has not been configured");
+
+  // Of the step being run; kept to allocate nothing in the long run.
+  std::vector<TokenId> tokens_;                    // [T]
+  std::vector<int32_t> positions_;                 // [T]
+  std::vector<BatchTensors::Sequence> sequences_;  // [S]
+  std::vector<int32_t> sampled_rows_;              // [R]
+  std::vector<LogitsRead> reads_;                  // [R]
+};
+
+}  // namespace staffel
