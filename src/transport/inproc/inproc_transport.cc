@@ -9,10 +9,10 @@
 namespace staffel {
 namespace {
 
-// The engine answers an outcome with the next plan within tens of microseconds; a sleep and a
-// wake-up would cost as much. Longer than that, and the spin would take a core from others.
+// The engine answers an outcome with the next plan within some tens of microseconds; a sleep and a
+// wake-up would cost as much. The spin yields: the engine may be waiting for this very core.
 constexpr auto kSpin = std::chrono::microseconds(50);
-constexpr int kPollsPerClockRead = 64;
+constexpr int kPollsPerYield = 32;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -29,8 +29,8 @@ InprocTransport::~InprocTransport() {
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
-    waiting_.fetch_add(1, std::memory_order_release);
   }
+  waiting_.fetch_add(1, std::memory_order_release);
   changed_.notify_one();
   thread_.join();
 }
@@ -50,8 +50,9 @@ Status InprocTransport::Submit(StepPlan plan) {
     std::lock_guard lock(mutex_);
     STAFFEL_CHECK(handler_ != nullptr) << "set the outcome handler before the first plan";
     queue_.push_back(std::move(plan));
-    waiting_.fetch_add(1, std::memory_order_release);
   }
+  // After the lock is free: a spinning worker takes it at once, and would sleep if it were held.
+  waiting_.fetch_add(1, std::memory_order_release);
   changed_.notify_one();
   return absl::OkStatus();
 }
@@ -70,10 +71,11 @@ bool InprocTransport::WaitForPlan(StepPlan& plan) {
   const auto spin_end = std::chrono::steady_clock::now() + kSpin;
   while (waiting_.load(std::memory_order_acquire) == 0 &&
          std::chrono::steady_clock::now() < spin_end) {
-    for (int poll = 0; poll < kPollsPerClockRead; ++poll) {
+    for (int poll = 0; poll < kPollsPerYield; ++poll) {
       if (waiting_.load(std::memory_order_acquire) != 0) break;
       Pause();
     }
+    std::this_thread::yield();
   }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });

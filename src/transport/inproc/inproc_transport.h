@@ -39,9 +39,11 @@ class InprocTransport final : public Transport {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<StepPlan> queue_;      // guarded by mutex_
-  bool stop_ = false;               // guarded by mutex_
-  std::atomic<int> waiting_ = 0;    // plans in queue_, and 1 for stop_: read while spinning
+  std::deque<StepPlan> queue_;  // guarded by mutex_
+  bool stop_ = false;           // guarded by mutex_
+  // Changes of queue_ and stop_, less the plans taken; 0 when there is nothing to do, but for a
+  // moment's delay. Read while spinning, without the mutex.
+  std::atomic<int> waiting_ = 0;
   std::atomic<int> in_flight_ = 0;  // plans submitted and not yet reported
   std::thread thread_;              // last: starts when all else is there
 };
