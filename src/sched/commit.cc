@@ -1,0 +1,111 @@
+// The draft becomes a plan: blocks and slots change hands, the ledger gets an entry.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "sched/mutation.h"
+#include "sched/scheduler.h"
+
+namespace staffel::sched {
+
+StepPlan Scheduler::Commit() {
+  StepPlan plan;
+  LedgerEntry entry;
+  plan.epoch = epoch_;
+  plan.step = entry.step = ++step_;
+  free_slots_.insert(free_slots_.end(), slots_to_release_.begin(), slots_to_release_.end());
+  plan.released = std::exchange(slots_to_release_, {});
+
+  // Found blocks first: allocation must not evict them.
+  for (const BlockManager::Found& found : found_) blocks_.Reference(found.block);
+  plan.chunks.reserve(draft_.size());
+  entry.chunks.reserve(draft_.size());
+  entry.decodes = decode_count_;
+  for (const Draft& draft : draft_) {
+    if (draft.admits) Admit(draft, plan, entry);
+    AppendBlocks(draft, plan);
+    AddChunk(draft, plan, entry);
+  }
+  for (size_t i = decode_count_; i < draft_.size(); ++i) entry.prefill_tokens += draft_[i].count;
+  plan.digest = digest_.Apply(plan);
+  ledger_.push_back(std::move(entry));
+  ++stats_.steps;
+  return plan;
+}
+
+void Scheduler::Admit(const Draft& draft, StepPlan& plan, LedgerEntry& entry) {
+  Sequence* sequence = draft.sequence;
+  Dequeue(sequence);
+  SetState(sequence, SequenceState::kRunning);
+  running_.insert(std::lower_bound(running_.begin(), running_.end(), sequence, ByOrder()),
+                  sequence);
+  STAFFEL_CHECK(!free_slots_.empty());
+  sequence->slot = free_slots_.back();
+  free_slots_.pop_back();
+
+  const GenerateRequest& spec = sequence->request->spec;
+  plan.new_sequences.push_back({.slot = sequence->slot,
+                                .tokens = sequence->tokens,
+                                .prompt_count = sequence->prompt_count,
+                                .sequence_index = sequence->index,
+                                .sampling = spec.sampling,
+                                .min_tokens = spec.min_tokens,
+                                .stop_tokens = spec.stop_tokens});
+  if (!sequence->forked) return;
+  sequence->forked = false;
+  BlockAppend append{.slot = sequence->slot, .blocks = sequence->blocks};
+  if (sequence->planned % config_.block_size != 0) {
+    // The last block is partly the prompt's: the sequence writes on in a copy of it.
+    const BlockId source = sequence->blocks.back(), target = blocks_.Allocate();
+    if (!IsMutant(Mutant::kSkipCopy)) plan.block_copies.push_back({source, target});
+    entry.copy_sources.push_back(source);
+    sequence->blocks.back() = append.blocks.back() = target;
+  }
+  plan.block_appends.push_back(std::move(append));
+}
+
+void Scheduler::AppendBlocks(const Draft& draft, StepPlan& plan) {
+  Sequence* sequence = draft.sequence;
+  const int needed = BlocksFor(draft.start + draft.count);
+  if (needed <= static_cast<int>(sequence->blocks.size())) return;
+  BlockAppend append{.slot = sequence->slot};
+  for (int i = 0; i < draft.found_count; ++i) {
+    const BlockManager::Found& found = found_[draft.found_begin + i];
+    sequence->blocks.push_back(found.block);
+    sequence->contents.push_back(found.content);
+    append.blocks.push_back(found.block);
+  }
+  if (draft.found_count > 0) sequence->computed = draft.start;
+  if (!sequence->spoke) sequence->cached_tokens += draft.found_count * config_.block_size;
+  while (static_cast<int>(sequence->blocks.size()) < needed) {
+    sequence->blocks.push_back(blocks_.Allocate());
+    append.blocks.push_back(sequence->blocks.back());
+  }
+  plan.block_appends.push_back(std::move(append));
+}
+
+void Scheduler::AddChunk(const Draft& draft, StepPlan& plan, LedgerEntry& entry) {
+  Sequence* sequence = draft.sequence;
+  const int end = draft.start + draft.count;
+  const bool samples = end == sequence->known() && sequence->WantsToken();
+  // The leader computes the prompt, and owes what has not been received of its log-probabilities.
+  const int received = static_cast<int>(sequence->request->prompt_logprobs.size());
+  const bool logprobs = sequence->request->spec.sampling.prompt_logprobs >= 0 &&
+                        sequence->request->leader == sequence &&
+                        draft.start < sequence->prompt_count - 1 && end > received;
+  plan.chunks.push_back({.slot = sequence->slot,
+                         .start = draft.start,
+                         .count = draft.count,
+                         .samples = samples,
+                         .prompt_logprobs = logprobs});
+  entry.chunks.push_back({sequence, draft.start, draft.count, samples, logprobs});
+  sequence->planned = end;
+  sequence->promised += samples;
+  ++sequence->steps_in_flight;
+  if (IsMutant(Mutant::kPublishEarly)) {
+    sequence->computed = end;
+    Publish(sequence);
+  }
+}
+
+}  // namespace staffel::sched
