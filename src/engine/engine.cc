@@ -1,0 +1,381 @@
+#include "engine/engine.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+
+namespace staffel {
+namespace {
+
+int64_t Nanoseconds(Time time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+Status CheckTokens(const char* what, const std::vector<TokenId>& tokens, int vocab_size) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocab_size) continue;
+    return absl::InvalidArgumentError(StrCat("token ", i, " of the ", what, " is ", tokens[i],
+                                             "; the vocabulary has ", vocab_size, " tokens"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::Create(EngineOptions options, Transport* transport,
+                                               const Clock* clock) {
+  options.scheduler.promised_tokens_max = options.depth;
+  STAFFEL_RETURN_IF_ERROR(options.scheduler.Validate());
+  if (options.depth < 1 || options.max_queue < 1 || options.submits_per_turn_max < 1 ||
+      options.vocab_size < 1) {
+    return absl::InvalidArgumentError(StrCat("depth (", options.depth, "), max_queue (",
+                                             options.max_queue, "), submits_per_turn_max (",
+                                             options.submits_per_turn_max, ") and vocab_size (",
+                                             options.vocab_size, ") must be at least 1"));
+  }
+  return std::unique_ptr<Engine>(new Engine(std::move(options), transport, clock));
+}
+
+Engine::Engine(EngineOptions options, Transport* transport, const Clock* clock)
+    : options_(std::move(options)),
+      transport_(transport),
+      clock_(clock),
+      scheduler_(options_.scheduler),
+      block_count_(options_.scheduler.block_count) {
+  transport_->SetOutcomeHandler([mailbox = mailbox_](StepOutcome outcome) {
+    std::lock_guard lock(mailbox->mutex);
+    mailbox->outcomes.push_back(std::move(outcome));
+    mailbox->wake.notify_one();
+  });
+  PublishState();
+}
+
+Engine::~Engine() { Stop(); }
+
+void Engine::Start() {
+  STAFFEL_CHECK(!thread_.joinable());
+  thread_ = std::thread([this] { RunThread(); });
+}
+
+void Engine::RunThread() {
+  pthread_setname_np(pthread_self(), "engine");
+  while (true) {
+    if (Turn()) continue;
+    Mailbox& box = *mailbox_;
+    std::unique_lock lock(box.mutex);
+    const auto ready = [&] {
+      return box.stopping || !box.commands.empty() || !box.outcomes.empty();
+    };
+    if (box.draining && !box.live.empty()) {
+      box.wake.wait_until(lock, box.drain_deadline, ready);
+    } else {
+      box.wake.wait(lock, ready);
+    }
+    if (box.stopping) return;
+  }
+}
+
+bool Engine::Turn() {
+  Take();
+  const Time begin = clock_->Now();
+  bool busy = !taken_outcomes_.empty() || !taken_commands_.empty();
+  for (StepOutcome& outcome : taken_outcomes_) HandleOutcome(std::move(outcome));
+  for (Command& command : taken_commands_) {
+    std::visit([this](auto& c) { Handle(c); }, command);
+    CheckAfterEvent();
+  }
+  EnforceDeadline(begin);
+  busy |= SendPlans();
+  busy |= !events_.empty();
+  if (!busy) return false;
+  const Time end = clock_->Now();
+  totals_.plan_s += Seconds(end - begin);
+  DeliverEvents();
+  PublishState();
+  return true;
+}
+
+void Engine::Take() {
+  taken_outcomes_.clear();
+  taken_commands_.clear();
+  taken_sequences_ = 0;
+  Mailbox& box = *mailbox_;
+  std::lock_guard lock(box.mutex);
+  std::swap(taken_outcomes_, box.outcomes);
+  int submits = 0;  // only these are bounded: a cancellation is cheap and must not wait
+  while (!box.commands.empty()) {
+    if (const auto* submit = std::get_if<SubmitCommand>(&box.commands.front())) {
+      if (submits++ == options_.submits_per_turn_max) break;
+      taken_sequences_ += submit->request.n;
+    }
+    taken_commands_.push_back(std::move(box.commands.front()));
+    box.commands.pop_front();
+  }
+}
+
+void Engine::HandleOutcome(StepOutcome outcome) {
+  if (paused_ || outcome.epoch != scheduler_.epoch()) return;
+  if (!outcome.status.ok()) return HandleLoss(outcome.status);
+  const double compute_s = outcome.compute_s;
+  const Time now = clock_->Now();
+  if (Status status = scheduler_.Apply(std::move(outcome), events_); !status.ok()) {
+    return HandleLoss(status);
+  }
+  totals_.compute_s += compute_s;
+  totals_.wait_s += std::max(0.0, Seconds(now - busy_since_) - compute_s);
+  busy_since_ = now;
+  CheckAfterEvent();
+}
+
+void Engine::Handle(SubmitCommand& command) {
+  const RequestId id = command.request.id;
+  const int n = command.request.n;
+  sinks_.emplace(id, SinkEntry{std::move(command.sink), n});
+  Status status = ended_all_ ? SaidHealth() : absl::OkStatus();
+  if (!scheduler_.HasWork()) busy_since_ = clock_->Now();
+  if (status.ok()) status = scheduler_.Submit(std::move(command.request));
+  if (status.ok()) return;
+  // It passed the checks when it was queued; the engine or its pool has changed since.
+  for (int i = 0; i < n; ++i) {
+    SeqEvent event{
+        .request = id, .index = i, .finish = FinishReason::kError, .error = status, .first = true};
+    events_.push_back(std::move(event));
+  }
+}
+
+void Engine::Handle(CancelCommand& command) {
+  scheduler_.Cancel(command.request, command.index, events_);
+}
+
+void Engine::Handle(LossCommand& command) {
+  if (!paused_) HandleLoss(command.reason);
+}
+
+void Engine::Handle(ResumeCommand& command) {
+  if (ended_all_ || command.epoch <= scheduler_.epoch()) return;
+  scheduler_.BeginEpoch(command.epoch, command.block_count, events_);
+  block_count_ = command.block_count;
+  paused_ = false;
+  busy_since_ = clock_->Now();
+  SetHealth(absl::OkStatus());
+}
+
+void Engine::HandleLoss(const Status& reason) {
+  paused_ = true;
+  SetHealth(absl::UnavailableError(
+      StrCat("the model is not being served: ", std::string(reason.message()))));
+  if (!options_.heal) EndAll(reason);
+  if (options_.on_loss) options_.on_loss(reason);
+}
+
+void Engine::EndAll(const Status& reason) {
+  ended_all_ = true;
+  paused_ = true;
+  scheduler_.Fail(reason, events_);
+}
+
+void Engine::EnforceDeadline(Time now) {
+  {
+    std::lock_guard lock(mailbox_->mutex);
+    if (!mailbox_->draining || now < mailbox_->drain_deadline) return;
+  }
+  if (!scheduler_.HasWork()) return;
+  scheduler_.Fail(absl::UnavailableError("the server is shutting down"), events_);
+  CheckAfterEvent();
+}
+
+bool Engine::SendPlans() {
+  bool sent = false;
+  while (!paused_ && scheduler_.steps_in_flight() < options_.depth) {
+    std::optional<StepPlan> plan = scheduler_.Plan(events_);
+    CheckAfterEvent();
+    if (!plan.has_value()) break;
+    sent = true;
+    if (Status status = transport_->Submit(*std::move(plan)); !status.ok()) HandleLoss(status);
+  }
+  return sent;
+}
+
+void Engine::DeliverEvents() {
+  for (const SeqEvent& event : events_) {
+    const auto it = sinks_.find(event.request);
+    STAFFEL_CHECK(it != sinks_.end()) << "event of unknown request " << event.request;
+    it->second.sink->OnEvent(event);
+    if (event.finish.has_value() && --it->second.unfinished == 0) {
+      ended_.push_back(event.request);
+      sinks_.erase(it);
+    }
+  }
+  events_.clear();
+}
+
+void Engine::PublishState() {
+  const EngineStats& scheduled = scheduler_.stats();
+  Mailbox& box = *mailbox_;
+  {
+    std::lock_guard lock(box.mutex);
+    box.queued -= taken_sequences_;
+    box.waiting = scheduled.waiting;
+    box.running = scheduled.running;
+    for (RequestId id : ended_) box.live.erase(id);
+    if (box.live.empty()) box.idle.notify_all();
+    if (scheduler_.HasWork()) {
+      progress_ns_ = Nanoseconds(busy_since_);
+    } else if (box.commands.empty()) {
+      progress_ns_ = 0;
+    }
+  }
+  ended_.clear();
+  if (!scheduler_.HasWork() && scheduler_.steps_in_flight() == 0) scheduler_.CheckInvariants();
+  std::lock_guard lock(state_mutex_);
+  stats_ = scheduled;
+  stats_.compute_s = totals_.compute_s;
+  stats_.wait_s = totals_.wait_s;
+  stats_.plan_s = totals_.plan_s;
+}
+
+void Engine::CheckAfterEvent() const {
+  if (options_.check_invariants) scheduler_.CheckInvariants();
+}
+
+void Engine::SetHealth(Status status) {
+  std::lock_guard lock(state_mutex_);
+  health_ = std::move(status);
+}
+
+Status Engine::Submit(GenerateRequest request, std::shared_ptr<EventSink> sink) {
+  sched::Config config = options_.scheduler;
+  config.block_count = block_count_;
+  STAFFEL_RETURN_IF_ERROR(sched::Scheduler::Check(config, request));
+  STAFFEL_RETURN_IF_ERROR(CheckTokens("prompt", request.prompt, options_.vocab_size));
+  STAFFEL_RETURN_IF_ERROR(CheckTokens("stop tokens", request.stop_tokens, options_.vocab_size));
+  for (const LogitBias& bias : request.sampling.logit_bias) {
+    if (bias.token >= 0 && bias.token < options_.vocab_size) continue;
+    return absl::InvalidArgumentError(StrCat("logit_bias names token ", bias.token,
+                                             "; the vocabulary has ", options_.vocab_size,
+                                             " tokens"));
+  }
+  const int sequences_max = std::max(options_.max_queue, config.max_sequences);
+  if (request.n > sequences_max) {
+    return absl::InvalidArgumentError(
+        StrCat("n is ", request.n, "; at most ", sequences_max, " sequences can be queued"));
+  }
+  if (Status status = SaidHealth(); !status.ok() && !options_.heal) return status;
+
+  Mailbox& box = *mailbox_;
+  std::lock_guard lock(box.mutex);
+  if (box.stopping || box.draining) {
+    return absl::UnavailableError("the server is shutting down; send the request to another one");
+  }
+  const int waiting = box.queued + box.waiting;
+  const bool slots_suffice = box.running + waiting + request.n <= config.max_sequences;
+  if (!slots_suffice && waiting + request.n > options_.max_queue) {
+    return absl::ResourceExhaustedError(StrCat(waiting,
+                                               " sequences are waiting and the queue holds ",
+                                               options_.max_queue, "; try again later"));
+  }
+  if (!box.live.insert(request.id).second) {
+    return absl::InvalidArgumentError(StrCat("request ", request.id.value, " exists already"));
+  }
+  box.queued += request.n;
+  box.commands.push_back(SubmitCommand{std::move(request), std::move(sink)});
+  if (progress_ns_ == 0) progress_ns_ = Nanoseconds(clock_->Now());
+  box.wake.notify_one();
+  return absl::OkStatus();
+}
+
+void Engine::Cancel(RequestId request, int index) {
+  std::lock_guard lock(mailbox_->mutex);
+  if (!mailbox_->live.contains(request)) return;
+  mailbox_->commands.push_back(CancelCommand{request, index});
+  mailbox_->wake.notify_one();
+}
+
+EngineLimits Engine::limits() const {
+  return {.max_model_len = options_.scheduler.max_model_len,
+          .kv_capacity_tokens = block_count_ * options_.scheduler.block_size,
+          .vocab_size = options_.vocab_size,
+          .max_queue = options_.max_queue};
+}
+
+EngineStats Engine::stats() const {
+  EngineStats stats;
+  {
+    std::lock_guard lock(state_mutex_);
+    stats = stats_;
+  }
+  stats.last_step_age_s = Seconds(StepAge());
+  std::lock_guard lock(mailbox_->mutex);
+  stats.waiting = mailbox_->waiting + mailbox_->queued;
+  return stats;
+}
+
+Duration Engine::StepAge() const {
+  const int64_t progress_ns = progress_ns_;
+  if (progress_ns == 0) return Duration::zero();
+  const std::chrono::nanoseconds age(Nanoseconds(clock_->Now()) - progress_ns);
+  return std::max(Duration::zero(), std::chrono::duration_cast<Duration>(age));
+}
+
+Status Engine::SaidHealth() const {
+  std::lock_guard lock(state_mutex_);
+  return health_;
+}
+
+Status Engine::health() const {
+  STAFFEL_RETURN_IF_ERROR(SaidHealth());
+  if (draining_) return absl::UnavailableError("the server is shutting down");
+  if (const Duration age = StepAge(); age > options_.stall_timeout) {
+    return absl::UnavailableError(StrCat(
+        "work is waiting but no step has ended for ",
+        std::chrono::duration_cast<std::chrono::seconds>(age).count(), " s; a worker may hang"));
+  }
+  return absl::OkStatus();
+}
+
+void Engine::Drain(Time deadline) {
+  std::lock_guard lock(mailbox_->mutex);
+  draining_ = mailbox_->draining = true;
+  mailbox_->drain_deadline = deadline;
+  mailbox_->wake.notify_one();
+}
+
+bool Engine::WaitUntilIdle(Time deadline) {
+  std::unique_lock lock(mailbox_->mutex);
+  return mailbox_->idle.wait_until(lock, deadline, [&] { return mailbox_->live.empty(); });
+}
+
+void Engine::Stop() {
+  {
+    std::lock_guard lock(mailbox_->mutex);
+    mailbox_->stopping = true;
+    mailbox_->wake.notify_one();
+  }
+  draining_ = true;
+  if (thread_.joinable()) thread_.join();
+  if (!ended_all_) {
+    const Status reason = absl::UnavailableError("the server has stopped");
+    SetHealth(reason);
+    EndAll(reason);
+  }
+  while (Turn()) {
+  }
+}
+
+void Engine::ReportLoss(Status reason) { Post(LossCommand{std::move(reason)}); }
+
+void Engine::Resume(int epoch, int block_count) { Post(ResumeCommand{epoch, block_count}); }
+
+void Engine::Post(Command command) {
+  std::lock_guard lock(mailbox_->mutex);
+  mailbox_->commands.push_back(std::move(command));
+  mailbox_->wake.notify_one();
+}
+
+}  // namespace staffel

@@ -1,0 +1,162 @@
+// The engine: one thread between many clients and one replica's workers. Takes requests and
+// outcomes from mailboxes, lets the scheduler decide, sends plans, hands events to sinks. It never
+// waits for a client, and costs no CPU when idle.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "sched/scheduler.h"
+#include "staffel/clock.h"
+#include "staffel/request.h"
+#include "staffel/transport.h"
+
+namespace staffel {
+
+struct EngineOptions {
+  sched::Config scheduler;
+  int vocab_size = 0;
+  int max_queue = 256;  // waiting sequences; those for which slots are free do not count
+  // Steps in flight: 1 waits for each outcome; the number of pipeline stages keeps all busy; one
+  // more hides the master's own work.
+  int depth = 1;
+  // Requests taken between two steps: bounds the pause that a flood of them makes.
+  int submits_per_turn_max = 64;
+  // health() reports a stall when work waits and no step has ended for that long.
+  Duration stall_timeout = std::chrono::seconds(10);
+  // A lost worker: false ends every request with kError and the engine stays failed; true keeps
+  // them, with their tokens, until Resume.
+  bool heal = false;
+  std::function<void(const Status&)> on_loss;  // engine thread; once for each loss
+  bool check_invariants = false;               // after every event, not only when idle
+};
+
+class Engine final : public EngineClient {
+ public:
+  // `transport` and `clock` must outlive the engine. InvalidArgument: options that cannot be.
+  static Result<std::unique_ptr<Engine>> Create(EngineOptions options, Transport* transport,
+                                                const Clock* clock);
+  ~Engine() override;  // Stop()
+
+  // Runs Turn on a thread of its own from now on. Without it the caller turns.
+  void Start();
+  // One pass: outcomes, commands, plans, events. Returns whether anything was done. Engine thread.
+  bool Turn();
+
+  // Any thread from here on.
+  Status Submit(GenerateRequest request, std::shared_ptr<EventSink> sink) override;
+  void Cancel(RequestId request, int index = -1) override;
+  EngineLimits limits() const override;
+  EngineStats stats() const override;
+  Status health() const override;  // never waits for the engine thread
+
+  // Refuses new requests from now on; those still running at `deadline` end with kError.
+  void Drain(Time deadline);
+  // Waits until no request is left, at most until `deadline`; whether that is so.
+  bool WaitUntilIdle(Time deadline);
+  // Ends every request with kError and joins the thread.
+  void Stop();
+
+  // A worker is lost, noticed by other means than a step's outcome (heartbeat).
+  void ReportLoss(Status reason);
+  // After a loss with options.heal: the workers of `epoch` (greater than the last) are ready, with
+  // empty KV pools of `block_count` blocks. Every request goes on from its tokens.
+  void Resume(int epoch, int block_count);
+
+ private:
+  struct SubmitCommand {
+    GenerateRequest request;
+    std::shared_ptr<EventSink> sink;
+  };
+  struct CancelCommand {
+    RequestId request;
+    int index;
+  };
+  struct LossCommand {
+    Status reason;
+  };
+  struct ResumeCommand {
+    int epoch, block_count;
+  };
+  using Command = std::variant<SubmitCommand, CancelCommand, LossCommand, ResumeCommand>;
+
+  // Shared with the transport's thread, which may still deliver when the engine is gone.
+  struct Mailbox {
+    std::mutex mutex;  // held for a few moves only
+    std::condition_variable wake;
+    // Guarded by mutex:
+    std::deque<Command> commands;
+    std::vector<StepOutcome> outcomes;
+    bool stopping = false;
+    bool draining = false;
+    Time drain_deadline = Time::max();
+    int queued = 0;                       // sequences in `commands` or in the Turn that took them
+    int waiting = 0, running = 0;         // sequences in the scheduler after the last Turn
+    absl::flat_hash_set<RequestId> live;  // requests without their last event
+    std::condition_variable idle;         // live became empty
+  };
+  struct SinkEntry {
+    std::shared_ptr<EventSink> sink;
+    int unfinished;  // sequences
+  };
+
+  Engine(EngineOptions options, Transport* transport, const Clock* clock);
+  void RunThread();
+  void Post(Command command);
+  void Take();
+  void HandleOutcome(StepOutcome outcome);
+  void Handle(SubmitCommand& command);
+  void Handle(CancelCommand& command);
+  void Handle(LossCommand& command);
+  void Handle(ResumeCommand& command);
+  void HandleLoss(const Status& reason);
+  void EndAll(const Status& reason);
+  void EnforceDeadline(Time now);
+  bool SendPlans();
+  void DeliverEvents();
+  void PublishState();
+  void CheckAfterEvent() const;
+  void SetHealth(Status status);
+  Status SaidHealth() const;  // what the engine thread has said last
+  Duration StepAge() const;
+
+  const EngineOptions options_;
+  Transport* const transport_;
+  const Clock* const clock_;
+  const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
+  std::thread thread_;
+
+  // Engine thread only.
+  sched::Scheduler scheduler_;
+  absl::flat_hash_map<RequestId, SinkEntry> sinks_;
+  std::vector<SeqEvent> events_;
+  std::vector<Command> taken_commands_;
+  std::vector<StepOutcome> taken_outcomes_;
+  std::vector<RequestId> ended_;
+  int taken_sequences_ = 0;
+  bool paused_ = false;  // between a loss and Resume, or for ever
+  bool ended_all_ = false;
+  Time busy_since_{};  // end of the last step, or when work came
+  EngineStats totals_;
+
+  // Written by the engine thread, read by any.
+  std::atomic<int> block_count_;
+  std::atomic<bool> draining_{false};
+  // When the last step ended while work waits, or when work came; 0: idle. Nanoseconds of the
+  // clock.
+  std::atomic<int64_t> progress_ns_{0};
+  mutable std::mutex state_mutex_;  // held for one copy
+  Status health_;                   // guarded by state_mutex_
+  EngineStats stats_;               // guarded by state_mutex_
+};
+
+}  // namespace staffel
