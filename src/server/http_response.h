@@ -1,0 +1,105 @@
+// One answer between the route that writes it (any thread) and the connection that sends it (one
+// I/O thread): a bounded buffer with a phase.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "server/http.h"
+
+namespace staffel {
+
+// What the answer needs to know of its request.
+struct ResponseTraits {
+  int version = 11;        // of the request; HTTP/1.0 clients get streams without chunks
+  bool head_only = false;  // HEAD: no body is sent
+  bool keep_alive = true;  // what the client asked for
+  std::string request_id;  // sent as x-request-id
+  HttpHeaders headers;     // added to every answer
+  size_t buffer_bytes_max = 2 << 20;
+};
+
+class ResponseState {
+ public:
+  // `notify` wakes the connection: any thread, never with the lock held, at most once until the
+  // next Take. `draining`: the server is going down, so the connection is not kept.
+  ResponseState(ResponseTraits traits, std::function<void()> notify,
+                std::function<bool()> draining);
+
+  // Of the route; see ResponseWriter.
+  void Send(int status, std::string_view content_type, std::string_view body,
+            const HttpHeaders& headers);
+  void BeginStream(const HttpHeaders& headers);
+  bool WriteEvent(std::string_view data);
+  void EndStream();
+  void OnDisconnect(std::function<void()> callback);
+  // The writer is gone: answers 500, or an error event within a stream, if nothing ended it.
+  void Abandon();
+
+  // Of the connection.
+  enum class Phase : uint8_t { kWaiting, kStreaming, kComplete, kGone };
+  struct View {
+    Phase phase;
+    bool overflowed;  // the client reads too slowly: drop it
+    bool keep_alive;  // known when there is a status
+    int status;       // 0: none yet
+  };
+  View Look() const;
+  // Moves what is to be sent into `out`, which is empty.
+  View Take(std::string& out);
+  // `bytes` of what was taken have been sent.
+  void Sent(size_t bytes);
+  // Adds a comment, so that the silence ends, if this is a stream with nothing unsent.
+  void Ping();
+  // The client is gone; runs the callback, if any, on this thread.
+  void Disconnect();
+
+ private:
+  // With the lock held:
+  void AppendHead(int status, HttpHeaders headers);
+  void AppendStreamData(std::string_view data);
+  void AppendStreamEnd();
+  // Leaves the lock, then notifies and lets `garbage` die.
+  void Notify(std::unique_lock<std::mutex>& lock, std::function<void()> garbage = nullptr);
+
+  const ResponseTraits traits_;
+  const std::function<void()> notify_;
+  const std::function<bool()> draining_;
+
+  mutable std::mutex mutex_;
+  // Guarded by mutex_:
+  Phase phase_ = Phase::kWaiting;
+  bool notified_ = false, overflowed_ = false, keep_alive_;
+  int status_ = 0;
+  std::string pending_;   // to be taken
+  size_t in_flight_ = 0;  // taken, not sent
+  std::string event_;     // scratch
+  std::function<void()> on_disconnect_;
+};
+
+// What the route holds.
+class ResponseHandle final : public ResponseWriter {
+ public:
+  explicit ResponseHandle(std::shared_ptr<ResponseState> state) : state_(std::move(state)) {}
+  ~ResponseHandle() override { state_->Abandon(); }
+
+  void Send(int status, std::string content_type, std::string body, HttpHeaders headers) override {
+    state_->Send(status, content_type, body, headers);
+  }
+  void BeginStream(HttpHeaders headers) override { state_->BeginStream(headers); }
+  bool WriteEvent(std::string_view data) override { return state_->WriteEvent(data); }
+  void EndStream() override { state_->EndStream(); }
+  void OnDisconnect(std::function<void()> callback) override {
+    state_->OnDisconnect(std::move(callback));
+  }
+
+ private:
+  const std::shared_ptr<ResponseState> state_;
+};
+
+}  // namespace staffel

@@ -1,0 +1,37 @@
+// The table of routes. Look-ups and additions from any thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+
+#include "server/http.h"
+
+namespace staffel {
+
+struct RouteMatch {
+  std::string route;    // as registered; "other" if there is none. A label for metrics.
+  HttpHandler handler;  // empty: unknown path, or method not allowed
+  std::string path;     // for HttpRequest::path
+  std::string allow;    // methods of the path, "GET, HEAD"; "" for an unknown path
+};
+
+class RouteTable final : public Router {
+ public:
+  void Handle(std::string method, std::string path, HttpHandler handler) override;
+
+  // `raw_path` as sent: exact routes match byte for byte; the rest of a "/*" route is decoded, and
+  // does not match if that fails.
+  RouteMatch Find(std::string_view method, std::string_view raw_path) const;
+
+ private:
+  using Methods = std::map<std::string, HttpHandler, std::less<>>;
+
+  mutable std::shared_mutex mutex_;
+  std::map<std::string, Methods, std::less<>> exact_;     // guarded by mutex_
+  std::map<std::string, Methods, std::less<>> prefixes_;  // key "/v1/models/"; guarded by mutex_
+};
+
+}  // namespace staffel
