@@ -9,11 +9,6 @@
 namespace staffel {
 namespace {
 
-// A value of 0 is shown by what it means.
-std::string DefaultText(bool is_zero, std::string text, const std::string& zero_means) {
-  return is_zero && !zero_means.empty() ? zero_means : std::move(text);
-}
-
 std::string HelpOfZero(std::string help, const std::string& zero_means) {
   return zero_means.empty() ? std::move(help) : StrCat(help, "; 0: ", zero_means);
 }
@@ -69,8 +64,7 @@ Option& OptionList::Add(std::string name, std::string value, std::string default
 
 void OptionList::Integer(std::string name, std::string value, int* field, int min, int max,
                          std::string help, std::string zero_means) {
-  Add(std::move(name), std::move(value), DefaultText(*field == 0, StrCat(*field), zero_means),
-      HelpOfZero(std::move(help), zero_means))
+  Add(std::move(name), std::move(value), StrCat(*field), HelpOfZero(std::move(help), zero_means))
       .set = [=](std::string_view text) -> Status {
     STAFFEL_ASSIGN_OR_RETURN(const int64_t number, ParseInteger(text, min, max));
     *field = static_cast<int>(number);
@@ -80,8 +74,7 @@ void OptionList::Integer(std::string name, std::string value, int* field, int mi
 
 void OptionList::Bytes(std::string name, int64_t* field, int64_t min, int64_t max, std::string help,
                        std::string zero_means) {
-  Add(std::move(name), "BYTES", DefaultText(*field == 0, FormatByteCount(*field), zero_means),
-      HelpOfZero(std::move(help), zero_means))
+  Add(std::move(name), "BYTES", FormatByteCount(*field), HelpOfZero(std::move(help), zero_means))
       .set = [=](std::string_view text) -> Status {
     STAFFEL_ASSIGN_OR_RETURN(*field, ParseByteCount(text, min, max));
     return absl::OkStatus();
@@ -90,9 +83,7 @@ void OptionList::Bytes(std::string name, int64_t* field, int64_t min, int64_t ma
 
 void OptionList::Time(std::string name, Duration* field, Duration min, Duration max,
                       std::string help, std::string zero_means) {
-  Add(std::move(name), "TIME",
-      DefaultText(*field == Duration::zero(), FormatDuration(*field), zero_means),
-      HelpOfZero(std::move(help), zero_means))
+  Add(std::move(name), "TIME", FormatDuration(*field), HelpOfZero(std::move(help), zero_means))
       .set = [=](std::string_view text) -> Status {
     STAFFEL_ASSIGN_OR_RETURN(*field, ParseDuration(text, min, max));
     return absl::OkStatus();
@@ -178,7 +169,9 @@ std::string OptionList::Help() const {
   std::string out, group;
   for (const Option& option : options_) {
     if (option.group != group) StrAppend(out, "\n", group = option.group, ":\n");
-    std::string left = StrCat("  ", option.flag(), option.value.empty() ? "" : " ", option.value);
+    std::string left =
+        StrCat("  ", option.is_switch ? StrCat("--[no-]", option.name) : option.flag(),
+               option.value.empty() ? "" : " ", option.value);
     std::string text = option.help;
     if (!option.default_text.empty()) StrAppend(text, " [", option.default_text, "]");
     if (left.size() + 2 > kIndent) {

@@ -51,7 +51,7 @@ TEST(OptionList, OneNameGivesFlagVariableAndKey) {
   EXPECT_EQ(option.flag(), "--max-model-len");
   EXPECT_EQ(option.variable(), "STAFFEL_MAX_MODEL_LEN");
   EXPECT_EQ(option.key(), "max_model_len");
-  EXPECT_EQ(option.default_text, "the model's own");
+  EXPECT_EQ(option.default_text, "0");
   EXPECT_EQ(list.Find("max_model_len"), nullptr);
 }
 
@@ -104,14 +104,13 @@ TEST(OptionList, HelpAndMarkdownShowEveryOption) {
   const OptionList list = ListOf(&s);
   const std::string help = list.Help(), markdown = list.Markdown();
   for (const Option& option : list.options()) {
-    EXPECT_THAT(help, HasSubstr(option.flag()));
+    EXPECT_THAT(help, HasSubstr(option.is_switch ? "--[no-]" + option.name : option.flag()));
     EXPECT_THAT(markdown, HasSubstr(option.variable()));
   }
   EXPECT_THAT(help, HasSubstr("  --port PORT                     port to listen on [8000]\n"));
   EXPECT_THAT(markdown, HasSubstr("## Model\n"));
-  EXPECT_THAT(markdown,
-              HasSubstr("| `--max-model-len TOKENS` | `STAFFEL_MAX_MODEL_LEN` | "
-                        "`max_model_len` | `the model's own` | context; 0: the model's own |"));
+  EXPECT_THAT(markdown, HasSubstr("| `--max-model-len TOKENS` | `STAFFEL_MAX_MODEL_LEN` | "
+                                  "`max_model_len` | `0` | context; 0: the model's own |"));
   EXPECT_THAT(markdown, HasSubstr("a \\| b"));
   for (size_t at = 0; at < help.size();) {
     const size_t end = help.find('\n', at);

@@ -1,0 +1,168 @@
+#include "app/serve_options.h"
+
+#include <fstream>
+
+#include "absl/strings/ascii.h"
+#include "base/strings.h"
+
+namespace staffel {
+namespace {
+
+constexpr int kTokensMax = 1 << 24;
+
+Status CheckNotEmpty(std::string_view text) {
+  if (text.empty()) return absl::InvalidArgumentError("is empty; give a value, or leave it out");
+  return absl::OkStatus();
+}
+
+Status CheckBlockSize(int block_size) {
+  if ((block_size & (block_size - 1)) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("--block-size is ", block_size, "; it must be a power of two, such as 16"));
+}
+
+// One key a line; blank lines and lines that begin with '#' are passed over.
+Status ReadKeyFile(const std::string& path, std::vector<std::string>* keys) {
+  std::ifstream in(path);
+  if (!in) {
+    return absl::InvalidArgumentError(
+        StrCat("--api-key-file: '", path, "' cannot be read; check its path and rights"));
+  }
+  const size_t before = keys->size();
+  for (std::string line; std::getline(in, line);) {
+    const std::string key(absl::StripAsciiWhitespace(line));
+    if (!key.empty() && key[0] != '#') keys->push_back(key);
+  }
+  if (keys->size() == before) {
+    return absl::InvalidArgumentError(
+        StrCat("--api-key-file: '", path, "' holds no key; the server would be open to all"));
+  }
+  return absl::OkStatus();
+}
+
+void AddServerOptions(OptionList& list, ServeOptions* o) {
+  constexpr Duration kZero = Duration::zero();
+  const Duration day = std::chrono::hours(24);
+  list.BeginGroup("Server");
+  list.Texts("host", "ADDRESS", &o->hosts, "address or name to listen on; :: takes IPv4 and IPv6",
+             CheckNotEmpty);
+  list.Integer("port", "PORT", &o->port, 0, 65535, "port to listen on; 0: any free one");
+  list.Text("unix-socket", "PATH", &o->unix_socket, "also listen on this local socket");
+  list.Texts("api-key", "KEY", &o->api_keys, "key that clients must send as bearer token",
+             CheckNotEmpty);
+  list.Text("api-key-file", "FILE", &o->api_key_file,
+            "file with such keys, one a line; keeps them out of the process list");
+  list.Switch("open-metrics", &o->open_metrics, "/metrics needs no key");
+  list.Texts("cors-allow-origin", "ORIGIN", &o->cors_origins,
+             "web origin whose pages may call the server, or *", CheckNotEmpty);
+  list.Bytes("max-body-bytes", &o->body_bytes_max, 1 << 10, int64_t{1} << 31,
+             "largest request body; above: 413");
+  list.Bytes("client-buffer-bytes", &o->client_buffer_bytes, 64 << 10, int64_t{1} << 31,
+             "unsent bytes of one stream after which its slow client is dropped");
+  list.Time("sse-ping-interval", &o->sse_ping_interval, kZero, day,
+            "silence of a stream after which a comment keeps it alive", "never");
+  list.Time("write-timeout", &o->write_timeout, std::chrono::seconds(1), day,
+            "a client that takes no bytes for this long is dropped");
+  list.Time("drain-timeout", &o->drain_timeout, kZero, day,
+            "time that running requests get after SIGTERM");
+  list.Integer("http-threads", "N", &o->http_threads, 1, 64,
+               "threads for JSON, chat templates and tokenizing");
+}
+
+void AddModelOptions(OptionList& list, ServeOptions* o) {
+  list.BeginGroup("Model");
+  list.Text("model", "FILE", &o->model,
+            "GGUF file, or the first part of a split one; also the bare argument", CheckNotEmpty);
+  list.Texts("served-model-name", "NAME", &o->served_model_names,
+             "name for requests and /v1/models; default: the model's own name", CheckNotEmpty);
+  list.Text("chat-template", "FILE", &o->chat_template,
+            "Jinja chat template in place of the model's own");
+  list.Integer("max-model-len", "TOKENS", &o->max_model_len, 0, kTokensMax,
+               "longest prompt plus answer", "what the model was trained for");
+  list.Choice("device", &o->device, {"cpu"}, "what computes");
+  list.Integer("threads", "N", &o->threads, 0, 1024, "compute threads", "all usable cores");
+  list.Switch("exact", &o->exact,
+              "compute as the reference does, in f32: slow, for comparing results");
+}
+
+void AddSchedulerOptions(OptionList& list, ServeOptions* o) {
+  list.BeginGroup("Scheduler and KV cache");
+  list.Integer("max-num-seqs", "N", &o->max_num_seqs, 1, 4096, "sequences that run together");
+  list.Integer("max-num-batched-tokens", "TOKENS", &o->max_num_batched_tokens, 1, 1 << 16,
+               "tokens computed in one step");
+  list.Integer("prefill-chunk", "TOKENS", &o->prefill_chunk, 0, 1 << 16,
+               "most prompt tokens of one sequence in a step", "max-num-batched-tokens");
+  list.Integer("max-queue", "N", &o->max_queue, 1, 1 << 20, "sequences that may wait; above: 429");
+  list.Integer("block-size", "TOKENS", &o->block_size, 1, 256,
+               "tokens of a KV block, a power of two");
+  list.Switch("enable-prefix-caching", &o->enable_prefix_caching,
+              "reuse the KV of prompts that begin alike");
+  list.Integer("kv-blocks", "N", &o->kv_blocks, 0, 1 << 30, "KV blocks of the pool",
+               "as many as memory allows");
+  list.Bytes("kv-memory", &o->kv_memory, 0, int64_t{1} << 50, "memory of the KV pool",
+             "chosen by free memory");
+}
+
+void AddLogOptions(OptionList& list, ServeOptions* o) {
+  list.BeginGroup("Configuration and logs");
+  list.Text("config", "FILE", &o->config, "YAML file with options by their keys");
+  list.Choice("log-level", &o->log_level, {"trace", "debug", "info", "warning", "error", "off"},
+              "least important messages shown");
+  list.Choice("log-format", &o->log_format, {"text", "json"}, "log lines on stderr");
+}
+
+}  // namespace
+
+OptionList ServeOptionList(ServeOptions* options) {
+  OptionList list;
+  AddModelOptions(list, options);
+  AddServerOptions(list, options);
+  AddSchedulerOptions(list, options);
+  AddLogOptions(list, options);
+  return list;
+}
+
+Status FinishServeOptions(ServeOptions* options) {
+  const auto invalid = [](auto&&... parts) { return absl::InvalidArgumentError(StrCat(parts...)); };
+  if (options->model.empty()) {
+    return invalid("no model is given; name a GGUF file: staffel serve model.gguf");
+  }
+  STAFFEL_RETURN_IF_ERROR(CheckBlockSize(options->block_size));
+  if (options->prefill_chunk > options->max_num_batched_tokens) {
+    return invalid("--prefill-chunk is ", options->prefill_chunk,
+                   "; it must not be above --max-num-batched-tokens (",
+                   options->max_num_batched_tokens, ")");
+  }
+  if (options->kv_blocks > 0 && options->kv_memory > 0) {
+    return invalid(
+        "--kv-blocks and --kv-memory both set the size of the KV pool; give one of them");
+  }
+  if (!options->api_key_file.empty()) {
+    STAFFEL_RETURN_IF_ERROR(ReadKeyFile(options->api_key_file, &options->api_keys));
+  }
+  return absl::OkStatus();
+}
+
+std::string ConfigurationMarkdown() {
+  ServeOptions options;
+  return StrCat(
+      "# Configuration\n\n"
+      "<!-- Made by `staffel options --markdown`; a test compares the two. -->\n\n"
+      "Every option of `staffel serve` can be given as a flag, as an environment variable, or as a "
+      "key of a YAML file\n(`--config FILE`). A flag wins over a variable, a variable over the "
+      "file, "
+      "the file over the default. An unknown\nname or a value that cannot be read ends the program "
+      "with exit code 2 and a message that names the place.\n\n"
+      "- Bytes: `4194304`, `512M`, `1.5GiB`; K, M, G, T count in 1024s, KB, MB, GB, TB in 1000s.\n"
+      "- Times: `15` or `15s`, `500ms`, `2m`, `1h`.\n"
+      "- Switches: `--name`, `--no-name`, `--name=false`; `true` or `false` in variables and the "
+      "file.\n"
+      "- Repeatable flags add up; in the file they take a list. A stronger source replaces the "
+      "whole "
+      "list.\n"
+      "- Variables that Kubernetes makes for a service called `staffel` (`STAFFEL_SERVICE_HOST`, "
+      "`STAFFEL_PORT=tcp://…`) are\n  passed over.\n",
+      ServeOptionList(&options).Markdown());
+}
+
+}  // namespace staffel
