@@ -38,7 +38,6 @@ void AddTensors(const ModelConfig& config, TensorTable& table) {
 }
 
 Program Build(const ModelConfig& config, const RankShard& shard) {
-  const int hidden = config.shape.hidden;
   ProgramBuilder b(config, shard);
   ProgramBuilder::Stream x = b.Begin("post_ffw_norm.weight");
   for (int layer = b.layers().begin; layer < b.layers().end; ++layer) {
@@ -46,9 +45,9 @@ Program Build(const ModelConfig& config, const RankShard& shard) {
     ValueId qkv = b.Qkv(b.AddNorm(x, "attn_norm.weight"));
     b.RopeAndStoreKv(qkv, /*norms=*/true);
     x.delta = b.AttentionOutput(b.PagedAttention(qkv));
-    x.delta_norm = b.LayerVector("post_attention_norm.weight", hidden);
+    x.delta_norm = b.Tensor("post_attention_norm.weight");
     x.delta = b.GatedFfn(b.AddNorm(x, "ffn_norm.weight"), Activation::kGeluTanh);
-    x.delta_norm = b.LayerVector("post_ffw_norm.weight", hidden);
+    x.delta_norm = b.Tensor("post_ffw_norm.weight");
   }
   return b.Finish(x);
 }

@@ -25,31 +25,38 @@ ProgramBuilder::Stream ProgramBuilder::Begin(const char* delta_norm) {
   program_.ops.push_back(RecvOp{stream.residual, shard_.previous_rank});
   program_.ops.push_back(RecvOp{stream.delta, shard_.previous_rank});
   if (delta_norm != nullptr) {
-    stream.delta_norm = Vector(LayerTensor(shard_.layers.begin - 1, delta_norm), {0, hidden_});
+    stream.delta_norm = LayerTensor(shard_.layers.begin - 1, delta_norm);
   }
   return stream;
 }
 
 void ProgramBuilder::BeginLayer(int layer) { layer_ = layer; }
 
+std::string ProgramBuilder::Tensor(const char* part) const { return LayerTensor(layer_, part); }
+
 ValueId ProgramBuilder::AddNorm(Stream& stream, const char* weight) {
   return AddNorm(stream, LayerVector(weight, hidden_), LayerValue(weight));
 }
 
 ValueId ProgramBuilder::AddNorm(Stream& stream, WeightId weight, std::string name) {
-  ValueId out = AddValue(std::move(name), RowDim::kTokens, hidden_);
-  program_.ops.push_back(AddRmsNormOp{stream.residual, stream.delta, stream.delta_norm, weight, out,
-                                      config_.norm_eps});
+  AddRmsNormOp op;
+  op.residual = stream.residual;
+  op.delta = stream.delta;
+  if (!stream.delta_norm.empty()) op.post_norm = Vector(stream.delta_norm, {0, hidden_});
+  op.weight = weight;
+  op.out = AddValue(std::move(name), RowDim::kTokens, hidden_);
+  op.eps = config_.norm_eps;
+  program_.ops.push_back(op);
   stream.delta = ValueId::kNone;
-  stream.delta_norm = WeightId::kNone;
-  return out;
+  stream.delta_norm.clear();
+  return op.out;
 }
 
 ValueId ProgramBuilder::Qkv(ValueId in) {
   const Range q = Elements(shard_.q_heads), kv = Elements(shard_.kv_heads);
   LinearOp op{in};
   for (auto [part, rows] : {std::pair{"attn_q", q}, {"attn_k", kv}, {"attn_v", kv}}) {
-    std::string tensor = LayerTensor(layer_, part);
+    std::string tensor = Tensor(part);
     op.parts.push_back(Matrix(tensor + ".weight", rows, {0, hidden_}));
     if (config_.qkv_bias) op.biases.push_back(Vector(tensor + ".bias", rows));
   }
@@ -95,8 +102,7 @@ ValueId ProgramBuilder::PagedAttention(ValueId qkv) {
 }
 
 ValueId ProgramBuilder::AttentionOutput(ValueId in) {
-  WeightId weight =
-      Matrix(LayerTensor(layer_, "attn_output.weight"), {0, hidden_}, Elements(shard_.q_heads));
+  WeightId weight = Matrix(Tensor("attn_output.weight"), {0, hidden_}, Elements(shard_.q_heads));
   std::vector<WeightId> biases;
   // Once in the group's sum.
   if (config_.attention_output_bias && shard_.rank == shard_.group.front()) {
@@ -106,9 +112,9 @@ ValueId ProgramBuilder::AttentionOutput(ValueId in) {
 }
 
 ValueId ProgramBuilder::GatedFfn(ValueId in, Activation activation) {
-  WeightId gate = Matrix(LayerTensor(layer_, "ffn_gate.weight"), shard_.ffn, {0, hidden_});
-  WeightId up = Matrix(LayerTensor(layer_, "ffn_up.weight"), shard_.ffn, {0, hidden_});
-  WeightId down = Matrix(LayerTensor(layer_, "ffn_down.weight"), {0, hidden_}, shard_.ffn);
+  WeightId gate = Matrix(Tensor("ffn_gate.weight"), shard_.ffn, {0, hidden_});
+  WeightId up = Matrix(Tensor("ffn_up.weight"), shard_.ffn, {0, hidden_});
+  WeightId down = Matrix(Tensor("ffn_down.weight"), {0, hidden_}, shard_.ffn);
   ValueId inner = AddValue(LayerValue("ffn_inner"), RowDim::kTokens, shard_.ffn.size());
   program_.ops.push_back(GatedLinearOp{in, gate, up, activation, inner});
   return AllReduce(Linear(inner, {down}, {}, "ffn_output"));
@@ -135,7 +141,7 @@ Program ProgramBuilder::Finish(Stream stream) {
 }
 
 WeightId ProgramBuilder::LayerVector(const char* part, int size) {
-  return Vector(LayerTensor(layer_, part), {0, size});
+  return Vector(Tensor(part), {0, size});
 }
 
 ValueId ProgramBuilder::AddValue(std::string name, RowDim rows, int cols) {

@@ -21,12 +21,14 @@ class ProgramBuilder {
   struct Stream {
     ValueId residual = ValueId::kNone;
     ValueId delta = ValueId::kNone;
-    WeightId delta_norm = WeightId::kNone;  // normalises the delta on its way in (gemma3)
+    std::string delta_norm;  // tensor that normalises the delta on its way in; "": none (gemma3)
   };
 
   Range layers() const { return shard_.layers; }
   // Weights and values that follow are of this layer of the model.
   void BeginLayer(int layer);
+  // "blk.<layer>.<part>" of that layer.
+  std::string Tensor(const char* part) const;
 
   // The embedded tokens on the first stage; else what the previous stage sent, whose delta takes
   // the norm `delta_norm` of the layer before (null: none).
@@ -49,13 +51,11 @@ class ProgramBuilder {
   // next stage.
   Program Finish(Stream stream);
 
-  // A vector of the layer that every rank holds whole.
-  WeightId LayerVector(const char* part, int size);
-
  private:
   ValueId AddNorm(Stream& stream, WeightId weight, std::string name);
   ValueId AddValue(std::string name, RowDim rows, int cols);
   std::string LayerValue(std::string_view name) const;
+  WeightId LayerVector(const char* part, int size);
   WeightId AddWeight(WeightSpec spec);
   WeightId Vector(const std::string& tensor, Range elements);
   WeightId Matrix(const std::string& tensor, Range rows, Range cols);
