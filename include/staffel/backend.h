@@ -55,6 +55,7 @@ struct BackendOptions {
   std::function<void(const TraceRecord&)> trace;
 };
 
+// Outlives its backend; the communicator outlives it.
 class Executable {
  public:
   virtual ~Executable() = default;

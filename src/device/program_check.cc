@@ -13,11 +13,31 @@ constexpr const char* kOpNames[] = {"Embed",          "AddRmsNorm",     "Linear"
                                     "Send",           "Recv",           "TakeRows"};
 static_assert(std::size(kOpNames) == std::variant_size_v<Op>);
 
+std::vector<ValueId> ReadValues(const Op& op) {
+  struct Visitor {
+    std::vector<ValueId> operator()(const EmbedOp&) { return {}; }
+    std::vector<ValueId> operator()(const AddRmsNormOp& op) {
+      if (op.delta == ValueId::kNone) return {op.residual};
+      return {op.residual, op.delta};
+    }
+    std::vector<ValueId> operator()(const LinearOp& op) { return {op.in}; }
+    std::vector<ValueId> operator()(const GatedLinearOp& op) { return {op.in}; }
+    std::vector<ValueId> operator()(const RopeAndStoreKvOp& op) { return {op.qkv}; }
+    std::vector<ValueId> operator()(const PagedAttentionOp& op) { return {op.qkv}; }
+    std::vector<ValueId> operator()(const AllReduceOp& op) { return {op.value}; }
+    std::vector<ValueId> operator()(const AllGatherOp& op) { return {op.in}; }
+    std::vector<ValueId> operator()(const SendOp& op) { return {op.value}; }
+    std::vector<ValueId> operator()(const RecvOp&) { return {}; }
+    std::vector<ValueId> operator()(const TakeRowsOp& op) { return {op.in}; }
+  };
+  return std::visit(Visitor{}, op);
+}
+
 // Checks one op at a time; the first fault ends it.
 class ProgramChecker {
  public:
   ProgramChecker(const Program& program, int group_size)
-      : program_(program), group_size_(group_size) {}
+      : program_(program), group_size_(group_size), written_(program.values.size()) {}
 
   Status Check() {
     for (const Value& value : program_.values) {
@@ -30,12 +50,21 @@ class ProgramChecker {
     }
     if (!status_.ok()) return status_;
     for (op_ = 0; op_ < static_cast<int>(program_.ops.size()); ++op_) {
-      std::visit([this](const auto& op) { CheckOp(op); }, program_.ops[op_]);
+      const Op& op = program_.ops[op_];
+      std::visit([this](const auto& o) { CheckOp(o); }, op);
       if (!status_.ok()) return status_;
+      for (ValueId id : ReadValues(op)) {
+        Expect(
+            written_[static_cast<int>(id)],
+            StrCat("it reads a value that no op before it wrote (", program_.value(id).name, ")"));
+      }
+      if (!status_.ok()) return status_;
+      for (ValueId id : WrittenValues(op)) written_[static_cast<int>(id)] = true;
     }
     if (program_.logits != ValueId::kNone && IsValue(program_.logits, "logits")) {
       Expect(program_.value(program_.logits).rows == RowDim::kSampled,
              "the logits have a row per token, not per sampled row");
+      Expect(written_[static_cast<int>(program_.logits)], "no op writes the logits");
     }
     return status_;
   }
@@ -185,6 +214,7 @@ class ProgramChecker {
 
   const Program& program_;
   const int group_size_;
+  std::vector<bool> written_;  // by ValueId, so far
   int op_ = -1;
   Status status_;
 };

@@ -23,8 +23,8 @@ struct LayerKv {
 class RefExecutable final : public Executable {
  public:
   RefExecutable(const Program& program, const BackendOptions& options, Communicator* group,
-                ThreadPool* pool)
-      : program_(program), options_(options), group_(group), pool_(*pool) {}
+                int threads)
+      : program_(program), options_(options), group_(group), pool_(threads) {}
 
   Status Load(const std::vector<WeightSlice>& slices, const WeightSource& source);
   Status Run(const BatchTensors& batch) override;
@@ -86,7 +86,7 @@ class RefExecutable final : public Executable {
   const Program program_;
   const BackendOptions options_;
   Communicator* const group_;
-  ThreadPool& pool_;
+  ThreadPool pool_;
   std::vector<std::vector<float>> weights_;  // by WeightId, dequantised
   std::vector<std::vector<float>> values_;   // by ValueId, [max rows, cols]
   std::vector<LayerKv> kv_;                  // by layer
@@ -285,10 +285,10 @@ void RefExecutable::Trace(int index) {
 
 class RefBackend final : public Backend {
  public:
-  explicit RefBackend(int threads) : pool_(threads) {}
+  explicit RefBackend(int threads) : threads_(threads) {}
 
   std::string Describe() const override {
-    return StrCat("ref: plain f32, ", pool_.size(), pool_.size() == 1 ? " thread" : " threads");
+    return StrCat("ref: plain f32, ", threads_, threads_ == 1 ? " thread" : " threads");
   }
   int64_t kv_bytes_per_block(const Program& program, int block_size) const override {
     const KvShape& kv = program.kv;
@@ -299,13 +299,13 @@ class RefBackend final : public Backend {
                                               const BackendOptions& options) override {
     STAFFEL_RETURN_IF_ERROR(CheckPrepare(program, group, options));
     STAFFEL_ASSIGN_OR_RETURN(const std::vector<WeightSlice> slices, FindWeights(program, weights));
-    auto executable = std::make_unique<RefExecutable>(program, options, group, &pool_);
+    auto executable = std::make_unique<RefExecutable>(program, options, group, threads_);
     STAFFEL_RETURN_IF_ERROR(executable->Load(slices, weights));
     return executable;
   }
 
  private:
-  ThreadPool pool_;
+  const int threads_;
 };
 
 }  // namespace
