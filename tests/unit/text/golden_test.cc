@@ -3,11 +3,16 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/seed.h"
 #include "tests/unit/text/models.h"
+#include "text/decode_stream.h"
+#include "text/nfc.h"
+#include "text/utf8.h"
 
 namespace staffel {
 namespace {
@@ -64,6 +69,36 @@ TEST_P(GoldenTest, PlainTextComesBack) {
   }
 }
 
+TEST_P(GoldenTest, StreamingEqualsDecodingAtOnce) {
+  std::mt19937_64 random(TestSeed());
+  for (int round = 0; round < 300; round++) {
+    std::vector<TokenId> tokens(random() % 30);
+    for (TokenId& token : tokens) token = random() % (tokenizer_->vocab_size() + 10);
+    DecodeStream stream(*tokenizer_, {.starts_text = true});
+    std::string streamed;
+    for (const TokenId token : tokens) {
+      stream.Push(token, &streamed);
+      ASSERT_EQ(ValidUtf8Prefix(streamed), streamed.size());
+    }
+    stream.Flush(&streamed);
+    ASSERT_EQ(streamed, ToValidUtf8(tokenizer_->Decode(tokens, false)));
+  }
+}
+
+TEST_P(GoldenTest, TextAroundContentEdgesIsThatOfTheWhole) {
+  std::mt19937_64 random(TestSeed());
+  for (const auto& entry : golden_["tokenize"]) {
+    const std::string text = entry["text"];
+    PromptText prompt{text, {}};
+    for (size_t at = 0; at < text.size();) {
+      const size_t begin = at + random() % 5, end = begin + random() % 5;
+      prompt.content.push_back({begin, end});
+      at = end + 1;
+    }
+    EXPECT_EQ(tokenizer_->Encode(prompt, false), entry["ids"].get<Ids>()) << text;
+  }
+}
+
 TEST_P(GoldenTest, Passage) {
   if (!golden_["passage"].contains("text")) return;
   EXPECT_EQ(tokenizer_->Encode(golden_["passage"]["text"].get<std::string>(), false, true),
@@ -78,6 +113,25 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
                            const std::string file = info.param.file;
                            return file.substr(0, file.find_first_of(".0123456789"));
                          });
+
+// All bytes have a token in these two.
+TEST(RealVocabularies, RandomBytesComeBack) {
+  std::mt19937_64 random(TestSeed());
+  for (const char* model : {kQwen25, kGemma3}) {
+    if (!HasModel(model)) GTEST_SKIP() << ModelPath(model) << " is missing";
+    const Tokenizer* tokenizer = ModelTokenizer(model);
+    for (int round = 0; round < 2000; round++) {
+      std::string bytes(random() % 40, 0);
+      for (char& byte : bytes)
+        byte = static_cast<char>(random() % 2 ? random() : random() % 96 + 32);
+      // Qwen2 normalises: a random byte string that is a decomposed text would not come back.
+      if (model == kQwen25 && ToNfc(bytes) != bytes) continue;
+      // SentencePiece writes spaces as U+2581, which therefore does not come back either.
+      if (bytes.find("\xE2\x96\x81") != std::string::npos) continue;
+      ASSERT_EQ(tokenizer->Decode(tokenizer->Encode(bytes, false, false), true), bytes);
+    }
+  }
+}
 
 class SmolLm2Test : public testing::Test {
  protected:
