@@ -1,0 +1,235 @@
+#include "worker/sequence_mirror.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "tests/support/seed.h"
+
+namespace staffel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr MirrorLimits kLimits = {.vocab = 100,
+                                  .block_size = 4,
+                                  .block_count = 16,
+                                  .max_rows = 20,
+                                  .max_sampled_rows = 8,
+                                  .max_positions = 32};
+
+NewSequence Sequence(int slot, std::vector<TokenId> tokens) {
+  NewSequence added;
+  added.slot = Slot(slot);
+  added.prompt_count = static_cast<int>(tokens.size());
+  added.tokens = std::move(tokens);
+  return added;
+}
+
+// A plan that brings a sequence of five tokens into slot 0 and computes it.
+StepPlan FirstPlan() {
+  StepPlan plan;
+  plan.step = 1;
+  plan.new_sequences = {Sequence(0, {10, 11, 12, 13, 14})};
+  plan.block_appends = {{Slot(0), {BlockId(3), BlockId(7)}}};
+  plan.chunks = {{Slot(0), 0, 5, true}};
+  return plan;
+}
+
+TEST(SequenceMirror, FollowsASequenceFromPromptToRelease) {
+  SequenceMirror mirror;
+  mirror.Reset(kLimits);
+  MirrorDigest master;
+  StepPlan plan = FirstPlan();
+  plan.digest = master.Apply(plan);
+  ASSERT_TRUE(mirror.Apply(plan).ok());
+  EXPECT_THAT(mirror.sequence(Slot(0)).blocks, ElementsAre(BlockId(3), BlockId(7)));
+  mirror.Append(Slot(0), 55);
+  EXPECT_THAT(mirror.sequence(Slot(0)).tokens, ElementsAre(10, 11, 12, 13, 14, 55));
+  EXPECT_EQ(mirror.sequence(Slot(0)).generated_count(), 1);
+
+  StepPlan decode;
+  decode.step = 2;
+  decode.chunks = {{Slot(0), 5, 1, true}};
+  decode.digest = master.Apply(decode);
+  ASSERT_TRUE(mirror.Apply(decode).ok());
+  mirror.Append(Slot(0), 56);
+
+  StepPlan release;
+  release.step = 3;
+  release.released = {Slot(0)};
+  release.new_sequences = {Sequence(0, {1})};  // a slot is free again in the same plan
+  release.digest = master.Apply(release);
+  ASSERT_TRUE(mirror.Apply(release).ok());
+  EXPECT_THAT(mirror.sequence(Slot(0)).tokens, ElementsAre(1));
+  EXPECT_TRUE(mirror.sequence(Slot(0)).blocks.empty());
+}
+
+TEST(SequenceMirror, CountsTokensOnlyForPenalties) {
+  SequenceMirror mirror;
+  mirror.Reset(kLimits);
+  StepPlan plan;
+  plan.step = 1;
+  plan.new_sequences = {Sequence(0, {5, 5, 6, 7, 7}), Sequence(1, {5})};
+  plan.new_sequences[0].prompt_count = 3;  // 7, 7 were generated before a preemption
+  plan.new_sequences[0].sampling.presence_penalty = 1;
+  ASSERT_TRUE(mirror.Apply(plan).ok());
+  auto entries = mirror.sequence(Slot(0)).counts.entries();
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_EQ(entries[0].token, 5);
+  EXPECT_EQ(entries[0].generated, 0);
+  EXPECT_EQ(entries[2].token, 7);
+  EXPECT_EQ(entries[2].generated, 2);
+  EXPECT_TRUE(mirror.sequence(Slot(1)).counts.entries().empty());
+}
+
+struct BadPlan {
+  const char* name;
+  std::function<void(StepPlan&)> spoil;  // of FirstPlan()
+  const char* word;
+};
+
+class SequenceMirrorRefuses : public ::testing::TestWithParam<BadPlan> {};
+
+TEST_P(SequenceMirrorRefuses, WithAReason) {
+  SequenceMirror mirror;
+  mirror.Reset(kLimits);
+  StepPlan plan = FirstPlan();
+  GetParam().spoil(plan);
+  Status status = mirror.Apply(plan);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().word));
+}
+
+const BadPlan kBadPlans[] = {
+    {"ReleaseOfNothing", [](StepPlan& p) { p.released = {Slot(5)}; }, "slot 5"},
+    {"ReleaseOfNegative", [](StepPlan& p) { p.released = {Slot(-1)}; }, "slot -1"},
+    {"NewInHugeSlot", [](StepPlan& p) { p.new_sequences[0].slot = Slot(1 << 30); }, "slot"},
+    {"NewInNegativeSlot", [](StepPlan& p) { p.new_sequences[0].slot = Slot(-1); }, "slot -1"},
+    {"NewInTakenSlot", [](StepPlan& p) { p.new_sequences.push_back(Sequence(0, {1})); }, "slot 0"},
+    {"NoTokens", [](StepPlan& p) { p.new_sequences[0].tokens.clear(); }, "0 tokens"},
+    {"TooManyTokens", [](StepPlan& p) { p.new_sequences[0].tokens.assign(33, 1); }, "33 tokens"},
+    {"PromptBeyondTokens", [](StepPlan& p) { p.new_sequences[0].prompt_count = 6; }, "prompt"},
+    {"EmptyPrompt", [](StepPlan& p) { p.new_sequences[0].prompt_count = 0; }, "prompt"},
+    {"TokenBeyondVocabulary", [](StepPlan& p) { p.new_sequences[0].tokens[2] = 100; }, "100"},
+    {"NegativeToken", [](StepPlan& p) { p.new_sequences[0].tokens[2] = -1; }, "-1"},
+    {"StopTokenBeyondVocabulary", [](StepPlan& p) { p.new_sequences[0].stop_tokens = {100}; },
+     "stop tokens"},
+    {"BiasBeyondVocabulary",
+     [](StepPlan& p) {
+       p.new_sequences[0].sampling.logit_bias = {{4000, 1}};
+     },
+     "logit bias"},
+    {"BlocksForNobody", [](StepPlan& p) { p.block_appends[0].slot = Slot(1); }, "slot 1"},
+    {"BlockBeyondPool", [](StepPlan& p) { p.block_appends[0].blocks[1] = BlockId(16); }, "16"},
+    {"NegativeBlock", [](StepPlan& p) { p.block_appends[0].blocks[1] = BlockId(-1); }, "-1"},
+    {"TooManyBlocks", [](StepPlan& p) { p.block_appends[0].blocks.assign(9, BlockId(1)); },
+     "9 blocks"},
+    {"CopyBeyondPool",
+     [](StepPlan& p) {
+       p.block_copies = {{BlockId(1), BlockId(99)}};
+     },
+     "99"},
+    {"ChunkOfNobody", [](StepPlan& p) { p.chunks[0].slot = Slot(2); }, "slot 2"},
+    {"EmptyChunk", [](StepPlan& p) { p.chunks[0].count = 0; }, "empty"},
+    {"NegativeStart", [](StepPlan& p) { p.chunks[0].start = -1; }, "before 0"},
+    {"ChunkBeyondTokens", [](StepPlan& p) { p.chunks[0].count = 6; }, "5 known"},
+    {"OverflowingChunk", [](StepPlan& p) { p.chunks[0].count = 2147483647; }, "known"},
+    {"SamplesInTheMiddle", [](StepPlan& p) { p.chunks[0].count = 4; }, "samples before the end"},
+    {"UncoveredChunk", [](StepPlan& p) { p.block_appends[0].blocks.pop_back(); }, "not covered"},
+    {"ChunkAfterSampling",
+     [](StepPlan& p) {
+       p.chunks.push_back({Slot(0), 0, 1, false});
+     },
+     "samples"},
+    {"GapBetweenChunks",
+     [](StepPlan& p) {
+       p.chunks = {{Slot(0), 0, 2, false}, {Slot(0), 3, 1, false}};
+     },
+     "gap"},
+    {"TooManyRows",
+     [](StepPlan& p) {
+       for (int slot = 1; slot < 5; ++slot) {
+         p.new_sequences.push_back(Sequence(slot, {1, 2, 3, 4}));
+         p.block_appends.push_back({Slot(slot), {BlockId(slot)}});
+         p.chunks.push_back({Slot(slot), 0, 4, false});
+       }
+     },
+     "21 rows"},
+    {"OtherDigest", [](StepPlan& p) { p.digest = 12345; }, "12345"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, SequenceMirrorRefuses, ::testing::ValuesIn(kBadPlans),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(SequenceMirror, LostAndDoubledPlansAreNoticed) {
+  for (uint64_t next : {1, 3}) {
+    SequenceMirror mirror;
+    mirror.Reset(kLimits);
+    ASSERT_TRUE(mirror.Apply(FirstPlan()).ok());
+    mirror.Append(Slot(0), 1);
+    StepPlan plan;
+    plan.step = next;
+    EXPECT_EQ(mirror.Apply(plan).code(), absl::StatusCode::kDataLoss);
+  }
+}
+
+TEST(SequenceMirror, StepsOfANewEpochMayContinueTheCount) {
+  SequenceMirror mirror;
+  mirror.Reset(kLimits);
+  StepPlan plan = FirstPlan();
+  plan.step = 1000;
+  EXPECT_TRUE(mirror.Apply(plan).ok());
+}
+
+// Plans made of random numbers never lead outside: refused, or applied, but no crash (with the
+// sanitizers on, no bad access).
+TEST(SequenceMirror, RandomPlansAreSafe) {
+  std::mt19937_64 random(TestSeed());
+  auto pick = [&]() -> int {
+    switch (random() % 30) {
+      case 0:
+        return static_cast<int>(random());
+      case 1:
+        return -1;
+      default:
+        return static_cast<int>(random() % 8);
+    }
+  };
+  int applied = 0;
+  for (int round = 0; round < 20000; ++round) {
+    SequenceMirror mirror;
+    mirror.Reset(kLimits);
+    for (int step = 1; step < 4; ++step) {
+      StepPlan plan;
+      plan.step = step;
+      for (size_t i = random() % 2; i > 0; --i) plan.released.push_back(Slot(pick()));
+      for (size_t i = random() % 3; i > 0; --i) {
+        plan.new_sequences.push_back(
+            Sequence(pick() % 8, std::vector<TokenId>(random() % 8, pick())));
+      }
+      for (size_t i = random() % 3; i > 0; --i) {
+        plan.block_appends.push_back(
+            {Slot(pick()), std::vector<BlockId>(random() % 4, BlockId(pick()))});
+      }
+      for (size_t i = random() % 2; i > 0; --i) {
+        plan.block_copies.push_back({BlockId(pick()), BlockId(pick())});
+      }
+      for (size_t i = random() % 3; i > 0; --i) {
+        plan.chunks.push_back({Slot(pick()), pick(), pick(), random() % 2 == 0});
+      }
+      if (!mirror.Apply(plan).ok()) break;
+      ++applied;
+      for (const Chunk& chunk : plan.chunks) {
+        if (chunk.samples) mirror.Append(chunk.slot, 1);
+      }
+    }
+  }
+  EXPECT_GT(applied, 1000);
+}
+
+}  // namespace
+}  // namespace staffel

@@ -1,0 +1,313 @@
+#include "worker/worker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace staffel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kVocab = 50;
+constexpr int kBlockSize = 4;
+
+// A model whose KV stores token ids: the next token is a hash of the prefix as read back through
+// the block table, so that a wrong row, position, table or copy changes the answer.
+class FakeExecutable final : public Executable {
+ public:
+  Status Run(const BatchTensors& batch) override {
+    ++runs;
+    if (fail_next) return absl::UnavailableError("the device is gone");
+    for (const BlockCopy& copy : batch.block_copies) {
+      for (int i = 0; i < kBlockSize; ++i) {
+        kv_[{copy.target.value, i}] = kv_[{copy.source.value, i}];
+      }
+    }
+    std::vector<uint64_t> prefix_of_row(batch.tokens.size());
+    for (const BatchTensors::Sequence& sequence : batch.sequences) {
+      for (int i = 0; i < sequence.row_count; ++i) {
+        const int row = sequence.row_begin + i, position = sequence.start + i;
+        EXPECT_EQ(batch.positions[row], position);
+        kv_[{sequence.blocks[position / kBlockSize].value, position % kBlockSize}] =
+            batch.tokens[row];
+        uint64_t hash = 0;
+        for (int p = 0; p <= position; ++p) {
+          hash = Mix(hash, kv_[{sequence.blocks[p / kBlockSize].value, p % kBlockSize}]);
+        }
+        prefix_of_row[row] = hash;
+      }
+    }
+    logits_.clear();
+    for (int row : batch.sampled_rows) {
+      std::vector<float>& logits = logits_.emplace_back(kVocab, 0.0f);
+      for (int t = 0; t < kVocab; ++t) {
+        logits[t] = static_cast<float>(Mix(prefix_of_row[row], t) % 1000) / 100;
+      }
+      logits[prefix_of_row[row] % kVocab] = 20;
+      if (nan_at_run == runs) logits[7] = std::nanf("");
+    }
+    return absl::OkStatus();
+  }
+  absl::Span<float> logits(int row) override { return absl::MakeSpan(logits_[row]); }
+  int64_t weight_bytes() const override { return 0; }
+
+  static uint64_t Mix(uint64_t hash, int token) {
+    return (hash ^ static_cast<uint64_t>(token + 1)) * 0x9e3779b97f4a7c15u >> 7;
+  }
+  static TokenId Next(const std::vector<TokenId>& prefix) {
+    uint64_t hash = 0;
+    for (TokenId token : prefix) hash = Mix(hash, token);
+    return static_cast<TokenId>(hash % kVocab);
+  }
+
+  int runs = 0;
+  bool fail_next = false;
+  int nan_at_run = -1;
+
+ private:
+  std::map<std::pair<int, int>, int> kv_;  // (block, offset) -> token
+  std::vector<std::vector<float>> logits_;
+};
+
+class WorkerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Configure(1); }
+
+  void Configure(int epoch) {
+    auto executable = std::make_unique<FakeExecutable>();
+    executable_ = executable.get();
+    WorkerSetup setup;
+    setup.epoch = epoch;
+    setup.vocab = kVocab;
+    setup.options.block_size = kBlockSize;
+    setup.options.block_count = 32;
+    setup.options.max_rows = 64;
+    setup.options.max_sampled_rows = 16;
+    setup.options.max_positions = 64;
+    setup.executable = std::move(executable);
+    EXPECT_TRUE(worker_.Configure(std::move(setup)).ok());
+    step_ = 0;
+    epoch_ = epoch;
+  }
+  StepPlan Plan() {
+    StepPlan plan;
+    plan.epoch = epoch_;
+    plan.step = ++step_;
+    return plan;
+  }
+  static NewSequence Greedy(int slot, std::vector<TokenId> tokens) {
+    NewSequence added;
+    added.slot = Slot(slot);
+    added.prompt_count = static_cast<int>(tokens.size());
+    added.tokens = std::move(tokens);
+    added.sampling.temperature = 0;
+    return added;
+  }
+
+  SystemClock clock_;
+  Worker worker_{clock_};
+  FakeExecutable* executable_ = nullptr;
+  uint64_t step_ = 0;
+  int epoch_ = 0;
+};
+
+TEST_F(WorkerTest, ChunkedPrefillBesideDecodesReadsTheRightPrefixes) {
+  std::vector<TokenId> a = {1, 2, 3}, b = {9, 8, 7, 6, 5, 4, 3, 2, 1};
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, a), Greedy(1, b)};
+  plan.block_appends = {{Slot(0), {BlockId(5), BlockId(2)}},
+                        {Slot(1), {BlockId(9), BlockId(0), BlockId(4)}}};
+  plan.chunks = {{Slot(0), 0, 3, true}, {Slot(1), 0, 4, false}};
+  StepOutcome outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.epoch, 1);
+  EXPECT_EQ(outcome.step, 1u);
+  ASSERT_EQ(outcome.sampled.size(), 1u);
+  EXPECT_EQ(outcome.sampled[0].slot, Slot(0));
+  EXPECT_EQ(outcome.sampled[0].token.token, FakeExecutable::Next(a));
+  a.push_back(outcome.sampled[0].token.token);
+
+  plan = Plan();
+  plan.chunks = {{Slot(0), 3, 1, true}, {Slot(1), 4, 5, true}};
+  outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  ASSERT_EQ(outcome.sampled.size(), 2u);
+  EXPECT_EQ(outcome.sampled[0].token.token, FakeExecutable::Next(a));
+  EXPECT_EQ(outcome.sampled[1].token.token, FakeExecutable::Next(b));
+  EXPECT_GE(outcome.compute_s, 0);
+}
+
+TEST_F(WorkerTest, TheNextPlanMayBeMadeBeforeTheTokenIsKnown) {
+  std::vector<TokenId> tokens = {1, 2, 3};
+  StepPlan first = Plan();
+  first.new_sequences = {Greedy(0, tokens)};
+  first.block_appends = {{Slot(0), {BlockId(0), BlockId(1), BlockId(2)}}};
+  first.chunks = {{Slot(0), 0, 3, true}};
+  std::vector<StepPlan> plans = {first};
+  for (int i = 3; i < 10; ++i) {
+    plans.push_back(Plan());
+    plans.back().chunks = {{Slot(0), i, 1, true}};
+  }
+  for (const StepPlan& plan : plans) {
+    StepOutcome outcome = worker_.Run(plan);
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+    ASSERT_EQ(outcome.sampled.size(), 1u);
+    EXPECT_EQ(outcome.sampled[0].token.token, FakeExecutable::Next(tokens));
+    tokens.push_back(outcome.sampled[0].token.token);
+  }
+}
+
+TEST_F(WorkerTest, CopiedBlocksGiveASequenceItsOwnTail) {
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1, 2, 3, 4, 5, 6})};
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, 6, false}};
+  ASSERT_TRUE(worker_.Run(plan).status.ok());
+  // The second continuation shares block 0 and gets a copy of the half-full block 1.
+  plan = Plan();
+  plan.new_sequences = {Greedy(1, {1, 2, 3, 4, 5, 6, 7})};
+  plan.block_appends = {{Slot(1), {BlockId(0), BlockId(2)}}};
+  plan.block_copies = {{BlockId(1), BlockId(2)}};
+  plan.chunks = {{Slot(1), 6, 1, true}};
+  StepOutcome outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.sampled[0].token.token, FakeExecutable::Next({1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST_F(WorkerTest, PromptLogprobsSpeakOfTheTokenThatFollows) {
+  const std::vector<TokenId> prompt = {1, 2, 3, 4, 5};
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, prompt)};
+  plan.new_sequences[0].sampling.prompt_logprobs = 1;
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, 3, false, true}};
+  StepOutcome outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  ASSERT_EQ(outcome.prompt_logprobs.size(), 1u);
+  EXPECT_EQ(outcome.prompt_logprobs[0].start, 0);
+  ASSERT_EQ(outcome.prompt_logprobs[0].entries.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    const PromptLogprob& entry = outcome.prompt_logprobs[0].entries[i];
+    std::vector<TokenId> prefix(prompt.begin(), prompt.begin() + i + 1);
+    ASSERT_EQ(entry.top.size(), 1u);
+    EXPECT_EQ(entry.top[0].token, FakeExecutable::Next(prefix));
+    EXPECT_LT(entry.logprob, entry.top[0].logprob);
+  }
+  plan = Plan();
+  plan.chunks = {{Slot(0), 3, 2, true, true}};
+  outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.prompt_logprobs[0].start, 3);
+  EXPECT_EQ(outcome.prompt_logprobs[0].entries.size(), 1u) << "the last token has none behind it";
+  ASSERT_EQ(outcome.sampled.size(), 1u);
+  EXPECT_EQ(outcome.sampled[0].token.token, FakeExecutable::Next(prompt));
+}
+
+TEST_F(WorkerTest, MinTokensBansStopTokensUntilThen) {
+  const TokenId natural = FakeExecutable::Next({1, 2, 3});
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1, 2, 3})};
+  plan.new_sequences[0].min_tokens = 1;
+  plan.new_sequences[0].stop_tokens = {natural};
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, 3, true}};
+  StepOutcome outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok());
+  EXPECT_NE(outcome.sampled[0].token.token, natural);
+  // From the first token on, the ban is over: a sequence that came back from a preemption.
+  plan = Plan();
+  plan.released = {Slot(0)};
+  plan.new_sequences = {Greedy(0, {1, 2, 3})};
+  plan.new_sequences[0].prompt_count = 2;
+  plan.new_sequences[0].min_tokens = 1;
+  plan.new_sequences[0].stop_tokens = {natural};
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, 3, true}};
+  outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok());
+  EXPECT_EQ(outcome.sampled[0].token.token, natural);
+}
+
+TEST_F(WorkerTest, NanLogitsEndTheSequenceNotTheStep) {
+  executable_->nan_at_run = 1;
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1, 2, 3})};
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, 3, true}};
+  StepOutcome outcome = worker_.Run(plan);
+  EXPECT_TRUE(outcome.status.ok());
+  ASSERT_EQ(outcome.sampled.size(), 1u);
+  EXPECT_EQ(outcome.sampled[0].error.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(outcome.sampled[0].token.token, 0);
+  // A plan that was on its way already finds the mirror in step.
+  plan = Plan();
+  plan.chunks = {{Slot(0), 3, 1, true}};
+  outcome = worker_.Run(plan);
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.sampled[0].token.token, FakeExecutable::Next({1, 2, 3, 0}));
+}
+
+TEST_F(WorkerTest, OtherEpochsAreDroppedWithoutEffect) {
+  StepPlan old = Plan();
+  old.epoch = 0;
+  EXPECT_EQ(worker_.Run(old).status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(executable_->runs, 0);
+  step_ = 0;
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1})};
+  EXPECT_TRUE(worker_.Run(plan).status.ok());
+}
+
+TEST_F(WorkerTest, AFailedStepEndsTheEpoch) {
+  executable_->fail_next = true;
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1, 2, 3})};
+  plan.block_appends = {{Slot(0), {BlockId(0)}}};
+  plan.chunks = {{Slot(0), 0, 3, true}};
+  EXPECT_EQ(worker_.Run(plan).status.code(), absl::StatusCode::kUnavailable);
+  executable_->fail_next = false;
+  EXPECT_EQ(worker_.Run(Plan()).status.code(), absl::StatusCode::kUnavailable);
+  Configure(2);
+  StepPlan again = Plan();
+  again.new_sequences = plan.new_sequences;
+  again.block_appends = plan.block_appends;
+  again.chunks = plan.chunks;
+  EXPECT_TRUE(worker_.Run(again).status.ok());
+}
+
+TEST_F(WorkerTest, BadPlansAreAnswersNotCrashes) {
+  StepPlan plan = Plan();
+  plan.chunks = {{Slot(3), 0, 1, true}};
+  StepOutcome outcome = worker_.Run(plan);
+  EXPECT_FALSE(outcome.status.ok());
+  EXPECT_THAT(std::string(outcome.status.message()), HasSubstr("slot 3"));
+  EXPECT_EQ(executable_->runs, 0);
+}
+
+TEST_F(WorkerTest, TooManyLogitsRowsAreRefused) {
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, std::vector<TokenId>(20, 1))};
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1), BlockId(2), BlockId(3), BlockId(4)}}};
+  plan.chunks = {{Slot(0), 0, 20, true, true}};
+  EXPECT_THAT(std::string(worker_.Run(plan).status.message()), HasSubstr("20 rows"));
+}
+
+TEST_F(WorkerTest, EmptyPlansDoNotRunTheModel) {
+  EXPECT_TRUE(worker_.Run(Plan()).status.ok());
+  EXPECT_EQ(executable_->runs, 0);
+}
+
+TEST(Worker, IsOfNoUseBeforeConfigure) {
+  SystemClock clock;
+  Worker worker(clock);
+  EXPECT_EQ(worker.Run(StepPlan()).status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(worker.Configure({}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace staffel
