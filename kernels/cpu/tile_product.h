@@ -1,0 +1,223 @@
+// One group of 16 outputs against one tile of up to 8 activation rows: all of k. Every number of
+// rows takes the same float operations in the same order for a row, so its bits do not depend on
+// the others:
+//   int8:  y = fma(float(dot) * activation scale, scale, y), then y = fma(min, scaled sum, y)
+//   float: even and odd k (pairs for bf16) in two sums, added at the end
+#pragma once
+
+#include "kernels/cpu/tile_decode.h"
+
+namespace staffel::kernels::STAFFEL_CPU_LEVEL {
+
+// Bytes ahead in the weight stream. It runs over the end of a group into the next one and the next
+// matrix; from memory this is worth more than any instruction (8 rows: 9 to 24 GB/s a core).
+inline constexpr int kPrefetchBytes = 8192;
+
+STAFFEL_INLINE void PrefetchTile(const uint8_t* tile, int bytes) {
+  const uintptr_t ahead = reinterpret_cast<uintptr_t>(tile) + kPrefetchBytes;
+  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(ahead + i));
+}
+
+// Rows [row, row + R) of a tile of MT rows, outputs of `part`, one weight tile at k0 (multiple of
+// the tile). sums[r] is updated.
+template <Format F, int MT, int R>
+STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, int row, int part,
+                              F32* sums) {
+  constexpr FormatInfo info = InfoOf(F);
+  constexpr int kBlocks = info.tile_k / 32, kPer = kScalesPerBlock<F>, kSteps = 8 / kPer;
+  constexpr bool kFlipped = F == kQ8_0;
+  constexpr bool kZeroPoint = info.zero_point_log2 >= 0 && !(kFlipped && kSignedDot);
+  const uint8_t* q = a.q + int64_t{k0} * MT + 4 * row;
+  const int64_t block0 = int64_t{k0} / 32 * MT + row;
+  const float* scale = a.scale + block0;
+  const float* scaled_sum = a.scaled_sum + block0;
+  const int32_t* neg_sum =
+      kPer == 2 ? a.neg_sum16 + 2 * (block0 - row) + row : a.neg_sum32 + block0;
+  const TileScales<F> scales(tile, part);
+#pragma GCC unroll 2
+  for (int b = 0; b < kBlocks; b++) {
+    Bytes w[8];
+    LoadOperands<F>(tile, b, part, w);
+#pragma GCC unroll 2
+    for (int h = 0; h < kPer; h++) {
+      I32 dot[R];
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        if constexpr (kZeroPoint) {
+          dot[r] = SetI(neg_sum[(kPer * b + h) * MT + r] * (1 << info.zero_point_log2));
+        } else {
+          dot[r] = SetI(0);
+        }
+      }
+#pragma GCC unroll 8
+      for (int j = h * kSteps; j < (h + 1) * kSteps; j++) {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; r++) {
+          const Bytes x = Broadcast4(q + ((8 * b + j) * MT + r) * 4);
+          dot[r] = kFlipped ? DotFlipped(dot[r], w[j], x) : DotU8(dot[r], w[j], x);
+        }
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        const F32 v = Mul(ToFloat(dot[r]), Set(scale[b * MT + r]));
+        sums[r] = Fma(v, scales.scale[b * kPer + h], sums[r]);
+        if constexpr (info.mins) {
+          sums[r] = Fma(scales.min[b], Set(scaled_sum[b * MT + r]), sums[r]);
+        }
+      }
+    }
+  }
+}
+
+// out[MT][16] = the group's products with the MT rows of the tile at `data`.
+template <Format F, int MT>
+void Int8Product(const uint8_t* group, uint8_t* data, int cols, float* out) {
+  constexpr FormatInfo info = InfoOf(F);
+  constexpr int kRest = MT % kRowsPerPass, kWhole = MT - kRest;
+  const int padded = PaddedCols(cols);
+  const Int8Tile a = MakeInt8Tile(data, MT, padded);
+  F32 sums[kParts][MT];
+  for (int p = 0; p < kParts; p++) {
+    for (int r = 0; r < MT; r++) sums[p][r] = Zero();
+  }
+  const uint8_t* tile = group;
+  for (int k = 0; k < padded; k += info.tile_k, tile += TileBytes(F)) {
+    PrefetchTile(tile, TileBytes(F));
+    for (int p = 0; p < kParts; p++) {
+      for (int r = 0; r < kWhole; r += kRowsPerPass) {
+        Int8Tiles<F, MT, kRowsPerPass>(tile, a, k, r, p, sums[p] + r);
+      }
+      if constexpr (kRest > 0) Int8Tiles<F, MT, kRest>(tile, a, k, kWhole, p, sums[p] + kWhole);
+    }
+  }
+  for (int r = 0; r < MT; r++) {
+    for (int p = 0; p < kParts; p++) Store(out + kGroup * r + kLanes * p, sums[p][r]);
+  }
+}
+
+// Rows [row, row + R) of a tile of MT f32 rows against all weight tiles of the group.
+template <Format F, int MT, int R>
+STAFFEL_INLINE void FloatRows(const uint8_t* group, const float* a, int padded, int row,
+                              float* out) {
+  for (int p = 0; p < kParts; p++) {
+    F32 even[R], odd[R];
+    for (int r = 0; r < R; r++) even[r] = odd[r] = Zero();
+    const uint8_t* tile = group;
+    const float* x = a + row;  // [k][MT]
+    for (int k0 = 0; k0 < padded; k0 += InfoOf(F).tile_k, tile += TileBytes(F)) {
+      PrefetchTile(tile, TileBytes(F));
+      ForEachPair<F>(
+          tile, p, [&](int k, F32 w0, F32 w1) __attribute__((always_inline)) {
+            const float* x0 = x + int64_t{k0 + k} * MT;
+#pragma GCC unroll 8
+            for (int r = 0; r < R; r++) {
+              even[r] = Fma(w0, Set(x0[r]), even[r]);
+              odd[r] = Fma(w1, Set(x0[MT + r]), odd[r]);
+            }
+          });
+    }
+    for (int r = 0; r < R; r++) {
+      Store(out + kGroup * (row + r) + kLanes * p, Add(even[r], odd[r]));
+    }
+  }
+}
+
+template <Format F, int MT>
+void FloatProduct(const uint8_t* group, uint8_t* data, int cols, float* out) {
+  constexpr int kRest = MT % kRowsPerPass, kWhole = MT - kRest;
+  const float* a = reinterpret_cast<const float*>(data);
+  for (int r = 0; r < kWhole; r += kRowsPerPass) {
+    FloatRows<F, MT, kRowsPerPass>(group, a, PaddedCols(cols), r, out);
+  }
+  if constexpr (kRest > 0) FloatRows<F, MT, kRest>(group, a, PaddedCols(cols), kWhole, out);
+}
+
+template <int MT, int R>
+STAFFEL_INLINE void Bf16Rows(const uint8_t* group, const uint8_t* data, int pairs, int row,
+                             float* out) {
+  for (int p = 0; p < kParts; p++) {
+    F32 even[R], odd[R];
+    for (int r = 0; r < R; r++) even[r] = odd[r] = Zero();
+    const uint8_t* w = group + p * kPartBytes;
+    const uint8_t* x = data + 4 * row;  // [k / 2][MT][2]
+    for (int i = 0; i < pairs; i += 2, w += 2 * kLine, x += 8 * MT) {
+      PrefetchTile(w, 2 * kLine);
+      const Bytes w0 = LoadBytes(w), w1 = LoadBytes(w + kLine);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; r++) {
+        even[r] = DotPairs(even[r], w0, Broadcast4(x + 4 * r));
+        odd[r] = DotPairs(odd[r], w1, Broadcast4(x + 4 * (MT + r)));
+      }
+    }
+    for (int r = 0; r < R; r++) {
+      Store(out + kGroup * (row + r) + kLanes * p, Add(even[r], odd[r]));
+    }
+  }
+}
+
+template <int MT>
+void Bf16Product(const uint8_t* group, uint8_t* data, int cols, float* out) {
+  constexpr int kRest = MT % kRowsPerPass, kWhole = MT - kRest;
+  const int pairs = PaddedCols(cols) / 2;
+  for (int r = 0; r < kWhole; r += kRowsPerPass) {
+    Bf16Rows<MT, kRowsPerPass>(group, data, pairs, r, out);
+  }
+  if constexpr (kRest > 0) Bf16Rows<MT, kRest>(group, data, pairs, kWhole, out);
+}
+
+using ProductFn = void (*)(const uint8_t* group, uint8_t* data, int cols, float* out);
+
+template <int MT>
+ProductFn FindProductOf(Format format, ActivationForm form) {
+  if (form == ActivationForm::kBf16) return Bf16Product<MT>;
+  const bool exact = form == ActivationForm::kF32;
+  switch (format) {
+    case kQ4_0:
+      return exact ? FloatProduct<kQ4_0, MT> : Int8Product<kQ4_0, MT>;
+    case kQ4_1:
+      return exact ? FloatProduct<kQ4_1, MT> : Int8Product<kQ4_1, MT>;
+    case kQ5_0:
+      return exact ? FloatProduct<kQ5_0, MT> : Int8Product<kQ5_0, MT>;
+    case kQ5_1:
+      return exact ? FloatProduct<kQ5_1, MT> : Int8Product<kQ5_1, MT>;
+    case kQ8_0:
+      return exact ? FloatProduct<kQ8_0, MT> : Int8Product<kQ8_0, MT>;
+    case kQ4_K:
+      return exact ? FloatProduct<kQ4_K, MT> : Int8Product<kQ4_K, MT>;
+    case kQ5_K:
+      return exact ? FloatProduct<kQ5_K, MT> : Int8Product<kQ5_K, MT>;
+    case kQ6_K:
+      return exact ? FloatProduct<kQ6_K, MT> : Int8Product<kQ6_K, MT>;
+    case kF16:
+      return FloatProduct<kF16, MT>;
+    case kBF16:
+      return FloatProduct<kBF16, MT>;
+    default:
+      return FloatProduct<kF32, MT>;
+  }
+}
+
+// The product of a weight type with activations of a form, for tiles of `rows` rows.
+inline ProductFn FindProduct(DType type, ActivationForm form, int rows) {
+  const auto format = static_cast<Format>(type);
+  switch (rows) {
+    case 1:
+      return FindProductOf<1>(format, form);
+    case 2:
+      return FindProductOf<2>(format, form);
+    case 3:
+      return FindProductOf<3>(format, form);
+    case 4:
+      return FindProductOf<4>(format, form);
+    case 5:
+      return FindProductOf<5>(format, form);
+    case 6:
+      return FindProductOf<6>(format, form);
+    case 7:
+      return FindProductOf<7>(format, form);
+    default:
+      return FindProductOf<8>(format, form);
+  }
+}
+
+}  // namespace staffel::kernels::STAFFEL_CPU_LEVEL
