@@ -161,10 +161,8 @@ std::string HumanBytes(int64_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   int unit = 0;
   while (value >= 1024) value /= 1024, unit++;
-  return absl::StrFormat(value < 10    ? "%.2f %s"
-                         : value < 100 ? "%.1f %s"
-                                       : "%.0f %s",
-                         value, units[unit]);
+  const int digits = value < 10 ? 2 : value < 100 ? 1 : 0;
+  return absl::StrFormat("%.*f %s", digits, value, units[unit]);
 }
 
 int EditDistance(std::string_view a, std::string_view b) {
