@@ -77,7 +77,7 @@ std::string DescribeText(std::string_view text) {
   const std::string start =
       absl::AsciiStrToLower(absl::StripLeadingAsciiWhitespace(std::string(text.substr(0, 512))));
   if (start.starts_with("<!doctype html") || start.starts_with("<html")) {
-    return Sentence("a web page", kDownload);
+    return Sentence("a web page (HTML)", kDownload);
   }
   if (start.starts_with("<?xml") || start.starts_with("<error")) {
     return Sentence("an XML document", kDownload);

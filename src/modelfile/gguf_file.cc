@@ -25,8 +25,8 @@ constexpr const char* kSplitTensorCount = "split.tensors.count";
 constexpr const char* kChatTemplate = "tokenizer.chat_template";
 
 Status AddPath(const Status& status, const std::string& path) {
-  return Status(status.code(),
-                StrCat("cannot load '", Printable(path), "': ", std::string(status.message())));
+  return Status(status.code(), StrCat("cannot load '", EscapeForMessage(path),
+                                      "': ", std::string(status.message())));
 }
 
 class GgufFile final : public ModelFile, public WeightSource {
@@ -48,7 +48,7 @@ class GgufFile final : public ModelFile, public WeightSource {
     index_.reserve(tensors_.size());
     for (const TensorView& tensor : tensors_) {
       if (!index_.emplace(tensor.name, &tensor).second) {
-        return absl::InvalidArgumentError(StrCat("tensor '", Printable(tensor.name),
+        return absl::InvalidArgumentError(StrCat("tensor '", EscapeForMessage(tensor.name),
                                                  "' stands in two parts (duplicate); the parts do ",
                                                  "not belong together"));
       }

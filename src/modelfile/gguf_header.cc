@@ -124,10 +124,11 @@ class Parser {
     if (!in_.ReadBytes(key_bytes, &key)) return Truncated(where);
     if (key.empty()) return Invalid(where, " is empty; the file is damaged");
     if (key.find('\0') != key.npos || !IsValidUtf8(key)) {
-      return Invalid(where, " (\"", Printable(key), "\") is not text; the file is damaged");
+      return Invalid(where, " (\"", EscapeForMessage(key), "\") is not text; the file is damaged");
     }
     if (!keys_.insert(key).second) {
-      return Invalid("the key '", Printable(key), "' stands twice in the metadata (duplicate); ",
+      return Invalid("the key '", EscapeForMessage(key),
+                     "' stands twice in the metadata (duplicate); ",
                      "the file is damaged or was edited wrongly");
     }
     GgufValue value;
@@ -225,7 +226,7 @@ class Parser {
   Status ParseTensor(uint64_t index) {
     TensorView tensor;
     STAFFEL_RETURN_IF_ERROR(ParseTensorName(index, &tensor.name));
-    const std::string where = StrCat("tensor '", Printable(tensor.name), "'");
+    const std::string where = StrCat("tensor '", EscapeForMessage(tensor.name), "'");
     if (!names_.insert(tensor.name).second) {
       return Invalid(where, " stands twice in the file (duplicate); it is damaged");
     }
@@ -256,7 +257,7 @@ class Parser {
     }
     if (!in_.ReadBytes(length, &name)) return Truncated(where);
     if (name.find('\0') != name.npos || !IsValidUtf8(name)) {
-      return Invalid(where, " (\"", Printable(name), "\") is not text; the file is damaged");
+      return Invalid(where, " (\"", EscapeForMessage(name), "\") is not text; the file is damaged");
     }
     *out = std::string(name);
     return absl::OkStatus();
@@ -320,8 +321,8 @@ class Parser {
                                  &size) ||
           __builtin_mul_overflow(size, tensor.rows, &size) || offsets_[i] > data.size() ||
           static_cast<uint64_t>(size) > data.size() - offsets_[i]) {
-        return Invalid("tensor '", Printable(tensor.name), "' (", info.name, ", ", tensor.rows,
-                       " x ", tensor.cols, " at offset ", offsets_[i],
+        return Invalid("tensor '", EscapeForMessage(tensor.name), "' (", info.name, ", ",
+                       tensor.rows, " x ", tensor.cols, " at offset ", offsets_[i],
                        ") reaches past the end of the file (", file_.size(),
                        " bytes), which is incomplete or damaged; fetch it again");
       }
@@ -339,14 +340,16 @@ class Parser {
     });
     for (size_t i = 1; i < order.size(); i++) {
       if (order[i - 1]->bytes.end() > order[i]->bytes.begin()) {
-        return Invalid("the tensors '", Printable(order[i - 1]->name), "' and '",
-                       Printable(order[i]->name), "' overlap in the file; it is damaged");
+        return Invalid("the tensors '", EscapeForMessage(order[i - 1]->name), "' and '",
+                       EscapeForMessage(order[i]->name), "' overlap in the file; it is damaged");
       }
     }
     return absl::OkStatus();
   }
 
-  static std::string KeyName(std::string_view key) { return StrCat("key '", Printable(key), "'"); }
+  static std::string KeyName(std::string_view key) {
+    return StrCat("key '", EscapeForMessage(key), "'");
+  }
 
   const absl::Span<const uint8_t> file_;
   ByteReader in_;
@@ -362,7 +365,7 @@ class Parser {
 
 Result<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> file) { return Parser(file).Parse(); }
 
-std::string Printable(std::string_view text) {
+std::string EscapeForMessage(std::string_view text) {
   constexpr size_t kShown = 80;
   if (text.size() <= kShown)
     return IsValidUtf8(text) ? absl::Utf8SafeCEscape(std::string(text))

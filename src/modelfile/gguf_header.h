@@ -34,6 +34,6 @@ struct GgufHeader {
 Result<GgufHeader> ParseGgufHeader(absl::Span<const uint8_t> file);
 
 // A string for messages: control characters and invalid UTF-8 escaped, long ones shortened.
-std::string Printable(std::string_view text);
+std::string EscapeForMessage(std::string_view text);
 
 }  // namespace staffel

@@ -12,7 +12,7 @@ namespace {
 
 template <class... Parts>
 Status Invalid(std::string_view key, const Parts&... parts) {
-  return absl::InvalidArgumentError(StrCat("key '", Printable(key), "' ", parts...));
+  return absl::InvalidArgumentError(StrCat("key '", EscapeForMessage(key), "' ", parts...));
 }
 
 std::string TypeName(const GgufValue& value) {
@@ -77,7 +77,8 @@ bool GgufMetadata::Has(const std::string& key) const { return Find(key) != nullp
 
 Result<const GgufValue*> GgufMetadata::Get(std::string_view key) const {
   if (const GgufValue* value = Find(key)) return value;
-  return absl::NotFoundError(StrCat("key '", Printable(key), "' is absent from the metadata"));
+  return absl::NotFoundError(
+      StrCat("key '", EscapeForMessage(key), "' is absent from the metadata"));
 }
 
 Result<int64_t> GgufMetadata::Int(const std::string& key, int64_t min, int64_t max) const {

@@ -245,10 +245,10 @@ TEST(GgufHeader, ForeignFilesAreNamed) {
 }
 
 TEST(GgufHeader, NamesInMessagesAreEscapedAndShortened) {
-  EXPECT_EQ(Printable("plain"), "plain");
-  EXPECT_EQ(Printable("a\nb\x1b[2J"), "a\\nb\\033[2J");
-  EXPECT_EQ(Printable("\xff"), "\\377");
-  EXPECT_LT(Printable(std::string(100'000, 'x')).size(), 100u);
+  EXPECT_EQ(EscapeForMessage("plain"), "plain");
+  EXPECT_EQ(EscapeForMessage("a\nb\x1b[2J"), "a\\nb\\033[2J");
+  EXPECT_EQ(EscapeForMessage("\xff"), "\\377");
+  EXPECT_LT(EscapeForMessage(std::string(100'000, 'x')).size(), 100u);
 }
 
 }  // namespace
