@@ -33,6 +33,11 @@ if(STAFFEL_SANITIZE)
   endif()
 endif()
 
+if(STAFFEL_BUILD_FUZZERS)
+  # Coverage of all code, not only of the fuzz targets' own files, guides libFuzzer.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
 find_program(STAFFEL_CCACHE ccache)
 if(STAFFEL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths relative to the source tree and the PCH sloppiness let clones in other folders share one cache.
