@@ -1,0 +1,278 @@
+#include "transport/proto/step_codec.h"
+
+#include <limits>
+
+#include "base/strings.h"
+#include "worker.pb.h"
+
+namespace staffel {
+namespace {
+
+// Numbers that came from outside: the first that does not fit is remembered, and the message is
+// refused as a whole.
+class Numbers {
+ public:
+  int Int(uint32_t value, const char* name) {
+    if (value > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
+      if (status_.ok()) {
+        status_ = absl::InvalidArgumentError(StrCat(name, " ", value, " is out of range"));
+      }
+      return 0;
+    }
+    return static_cast<int>(value);
+  }
+  Slot SlotOf(uint32_t value) { return Slot(Int(value, "slot")); }
+  BlockId Block(uint32_t value) { return BlockId(Int(value, "block")); }
+  TokenId Token(uint32_t value) { return Int(value, "token"); }
+  std::vector<TokenId> Tokens(const google::protobuf::RepeatedField<uint32_t>& values) {
+    std::vector<TokenId> tokens;
+    tokens.reserve(values.size());
+    for (uint32_t value : values) tokens.push_back(Token(value));
+    return tokens;
+  }
+  void Refuse(const char* why) {
+    if (status_.ok()) status_ = absl::InvalidArgumentError(why);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
+};
+
+// A plan in one step is bounded by the token budget, an outcome by its log-probabilities.
+constexpr int kMessageBytesMax = 256 << 20;
+
+template <class Message>
+Status Parse(std::string_view bytes, const char* what, Message& message) {
+  if (bytes.size() > kMessageBytesMax ||
+      !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError(StrCat(bytes.size(), " bytes are not a ", what));
+  }
+  return absl::OkStatus();
+}
+
+void Write(const SamplingParams& params, proto::SamplingParams& out) {
+  out.set_temperature(params.temperature);
+  out.set_top_p(params.top_p);
+  out.set_top_k(params.top_k);
+  out.set_min_p(params.min_p);
+  out.set_presence_penalty(params.presence_penalty);
+  out.set_frequency_penalty(params.frequency_penalty);
+  out.set_repetition_penalty(params.repetition_penalty);
+  out.set_seed(params.seed);
+  for (const LogitBias& bias : params.logit_bias) {
+    proto::LogitBias& added = *out.add_logit_bias();
+    added.set_token(bias.token);
+    added.set_bias(bias.bias);
+  }
+  out.set_top_logprobs(params.top_logprobs);
+  out.set_prompt_logprobs(params.prompt_logprobs);
+}
+
+SamplingParams Read(const proto::SamplingParams& in, Numbers& numbers) {
+  SamplingParams params;
+  params.temperature = in.temperature();
+  params.top_p = in.top_p();
+  params.top_k = numbers.Int(in.top_k(), "top_k");
+  params.min_p = in.min_p();
+  params.presence_penalty = in.presence_penalty();
+  params.frequency_penalty = in.frequency_penalty();
+  params.repetition_penalty = in.repetition_penalty();
+  params.seed = in.seed();
+  for (const proto::LogitBias& bias : in.logit_bias()) {
+    params.logit_bias.push_back({numbers.Token(bias.token()), bias.bias()});
+  }
+  params.top_logprobs = in.top_logprobs();
+  params.prompt_logprobs = in.prompt_logprobs();
+  return params;
+}
+
+void Write(const NewSequence& sequence, proto::NewSequence& out) {
+  out.set_slot(sequence.slot.value);
+  out.mutable_tokens()->Add(sequence.tokens.begin(), sequence.tokens.end());
+  out.set_prompt_count(sequence.prompt_count);
+  out.set_sequence_index(sequence.sequence_index);
+  Write(sequence.sampling, *out.mutable_sampling());
+  out.set_min_tokens(sequence.min_tokens);
+  out.mutable_stop_tokens()->Add(sequence.stop_tokens.begin(), sequence.stop_tokens.end());
+}
+
+NewSequence Read(const proto::NewSequence& in, Numbers& numbers) {
+  NewSequence sequence;
+  sequence.slot = numbers.SlotOf(in.slot());
+  sequence.tokens = numbers.Tokens(in.tokens());
+  sequence.prompt_count = numbers.Int(in.prompt_count(), "prompt_count");
+  sequence.sequence_index = numbers.Int(in.sequence_index(), "sequence_index");
+  sequence.sampling = Read(in.sampling(), numbers);
+  sequence.min_tokens = numbers.Int(in.min_tokens(), "min_tokens");
+  sequence.stop_tokens = numbers.Tokens(in.stop_tokens());
+  return sequence;
+}
+
+void WriteChunks(const StepPlan& plan, proto::StepPlan& out) {
+  bool front = true;  // decode chunks beyond the front keep their place among the others
+  for (const Chunk& chunk : plan.chunks) {
+    front = front && chunk.count == 1 && chunk.samples && !chunk.prompt_logprobs;
+    if (front) {
+      out.add_decode_slots(chunk.slot.value);
+      out.add_decode_starts(chunk.start);
+      continue;
+    }
+    proto::Chunk& added = *out.add_chunks();
+    added.set_slot(chunk.slot.value);
+    added.set_start(chunk.start);
+    added.set_count(chunk.count);
+    added.set_samples(chunk.samples);
+    added.set_prompt_logprobs(chunk.prompt_logprobs);
+  }
+}
+
+void ReadChunks(const proto::StepPlan& in, Numbers& numbers, StepPlan& plan) {
+  if (in.decode_slots_size() != in.decode_starts_size()) {
+    return numbers.Refuse("decode_slots and decode_starts differ in size");
+  }
+  for (int i = 0; i < in.decode_slots_size(); ++i) {
+    plan.chunks.push_back({numbers.SlotOf(in.decode_slots(i)),
+                           numbers.Int(in.decode_starts(i), "start"), 1, true, false});
+  }
+  for (const proto::Chunk& chunk : in.chunks()) {
+    plan.chunks.push_back({numbers.SlotOf(chunk.slot()), numbers.Int(chunk.start(), "start"),
+                           numbers.Int(chunk.count(), "count"), chunk.samples(),
+                           chunk.prompt_logprobs()});
+  }
+}
+
+void Write(const Status& status, proto::Status& out) {
+  out.set_code(static_cast<uint32_t>(status.code()));
+  out.set_message(std::string(status.message()));
+}
+
+Status Read(const proto::Status& in) {
+  const bool known = in.code() <= static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
+  return Status(known ? static_cast<absl::StatusCode>(in.code()) : absl::StatusCode::kUnknown,
+                in.message());
+}
+
+template <class Repeated>
+void WriteTop(const std::vector<TokenLogprob>& top, Repeated& out) {
+  for (const TokenLogprob& entry : top) {
+    proto::TokenLogprob& added = *out.Add();
+    added.set_token(entry.token);
+    added.set_logprob(entry.logprob);
+  }
+}
+
+template <class Repeated>
+std::vector<TokenLogprob> ReadTop(const Repeated& in, Numbers& numbers) {
+  std::vector<TokenLogprob> top;
+  for (const proto::TokenLogprob& entry : in) {
+    top.push_back({numbers.Token(entry.token()), entry.logprob()});
+  }
+  return top;
+}
+
+}  // namespace
+
+std::string SerializePlan(const StepPlan& plan) {
+  proto::StepPlan out;
+  out.set_epoch(plan.epoch);
+  out.set_step(plan.step);
+  for (Slot slot : plan.released) out.add_released(slot.value);
+  for (const NewSequence& sequence : plan.new_sequences) Write(sequence, *out.add_new_sequences());
+  for (const BlockAppend& append : plan.block_appends) {
+    proto::BlockAppend& added = *out.add_block_appends();
+    added.set_slot(append.slot.value);
+    for (BlockId block : append.blocks) added.add_blocks(block.value);
+  }
+  for (const BlockCopy& copy : plan.block_copies) {
+    proto::BlockCopy& added = *out.add_block_copies();
+    added.set_source(copy.source.value);
+    added.set_target(copy.target.value);
+  }
+  WriteChunks(plan, out);
+  out.set_digest(plan.digest);
+  return out.SerializeAsString();
+}
+
+Result<StepPlan> ParsePlan(std::string_view bytes) {
+  proto::StepPlan in;
+  STAFFEL_RETURN_IF_ERROR(Parse(bytes, "StepPlan", in));
+  Numbers numbers;
+  StepPlan plan;
+  plan.epoch = numbers.Int(in.epoch(), "epoch");
+  plan.step = in.step();
+  for (uint32_t slot : in.released()) plan.released.push_back(numbers.SlotOf(slot));
+  for (const proto::NewSequence& sequence : in.new_sequences()) {
+    plan.new_sequences.push_back(Read(sequence, numbers));
+  }
+  for (const proto::BlockAppend& append : in.block_appends()) {
+    BlockAppend& added = plan.block_appends.emplace_back();
+    added.slot = numbers.SlotOf(append.slot());
+    for (uint32_t block : append.blocks()) added.blocks.push_back(numbers.Block(block));
+  }
+  for (const proto::BlockCopy& copy : in.block_copies()) {
+    plan.block_copies.push_back({numbers.Block(copy.source()), numbers.Block(copy.target())});
+  }
+  ReadChunks(in, numbers, plan);
+  plan.digest = in.digest();
+  STAFFEL_RETURN_IF_ERROR(numbers.status());
+  return plan;
+}
+
+std::string SerializeOutcome(const StepOutcome& outcome) {
+  proto::StepOutcome out;
+  out.set_epoch(outcome.epoch);
+  out.set_step(outcome.step);
+  if (!outcome.status.ok()) Write(outcome.status, *out.mutable_status());
+  for (const SampledToken& sampled : outcome.sampled) {
+    proto::SampledToken& added = *out.add_sampled();
+    added.set_slot(sampled.slot.value);
+    added.set_token(sampled.token.token);
+    added.set_logprob(sampled.token.logprob);
+    WriteTop(sampled.token.top, *added.mutable_top());
+    if (!sampled.error.ok()) Write(sampled.error, *added.mutable_error());
+  }
+  for (const PromptLogprobs& logprobs : outcome.prompt_logprobs) {
+    proto::PromptLogprobs& added = *out.add_prompt_logprobs();
+    added.set_slot(logprobs.slot.value);
+    added.set_start(logprobs.start);
+    for (const PromptLogprob& entry : logprobs.entries) {
+      proto::PromptLogprob& added_entry = *added.add_entries();
+      added_entry.set_logprob(entry.logprob);
+      WriteTop(entry.top, *added_entry.mutable_top());
+    }
+  }
+  out.set_compute_s(outcome.compute_s);
+  return out.SerializeAsString();
+}
+
+Result<StepOutcome> ParseOutcome(std::string_view bytes) {
+  proto::StepOutcome in;
+  STAFFEL_RETURN_IF_ERROR(Parse(bytes, "StepOutcome", in));
+  Numbers numbers;
+  StepOutcome outcome;
+  outcome.epoch = numbers.Int(in.epoch(), "epoch");
+  outcome.step = in.step();
+  outcome.status = Read(in.status());
+  for (const proto::SampledToken& sampled : in.sampled()) {
+    SampledToken& added = outcome.sampled.emplace_back();
+    added.slot = numbers.SlotOf(sampled.slot());
+    added.token.token = numbers.Token(sampled.token());
+    added.token.logprob = sampled.logprob();
+    added.token.top = ReadTop(sampled.top(), numbers);
+    added.error = Read(sampled.error());
+  }
+  for (const proto::PromptLogprobs& logprobs : in.prompt_logprobs()) {
+    PromptLogprobs& added = outcome.prompt_logprobs.emplace_back();
+    added.slot = numbers.SlotOf(logprobs.slot());
+    added.start = numbers.Int(logprobs.start(), "start");
+    for (const proto::PromptLogprob& entry : logprobs.entries()) {
+      added.entries.push_back({entry.logprob(), ReadTop(entry.top(), numbers)});
+    }
+  }
+  outcome.compute_s = in.compute_s();
+  STAFFEL_RETURN_IF_ERROR(numbers.status());
+  return outcome;
+}
+
+}  // namespace staffel
