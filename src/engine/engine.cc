@@ -70,7 +70,8 @@ void Engine::RunThread() {
     Mailbox& box = *mailbox_;
     std::unique_lock lock(box.mutex);
     const auto ready = [&] {
-      return box.stopping || !box.commands.empty() || !box.outcomes.empty();
+      return box.stopping || !box.commands.empty() || !box.controls.empty() ||
+             !box.outcomes.empty();
     };
     if (box.draining && !box.live.empty()) {
       box.wake.wait_until(lock, box.drain_deadline, ready);
@@ -84,8 +85,12 @@ void Engine::RunThread() {
 bool Engine::Turn() {
   Take();
   const Time begin = clock_->Now();
-  bool busy = !taken_outcomes_.empty() || !taken_commands_.empty();
+  bool busy = !taken_outcomes_.empty() || !taken_commands_.empty() || !taken_controls_.empty();
   for (StepOutcome& outcome : taken_outcomes_) HandleOutcome(std::move(outcome));
+  for (Control& control : taken_controls_) {
+    std::visit([this](auto& c) { Handle(c); }, control);
+    CheckAfterEvent();
+  }
   for (Command& command : taken_commands_) {
     std::visit([this](auto& c) { Handle(c); }, command);
     CheckAfterEvent();
@@ -104,10 +109,12 @@ bool Engine::Turn() {
 void Engine::Take() {
   taken_outcomes_.clear();
   taken_commands_.clear();
+  taken_controls_.clear();
   taken_sequences_ = 0;
   Mailbox& box = *mailbox_;
   std::lock_guard lock(box.mutex);
   std::swap(taken_outcomes_, box.outcomes);
+  std::swap(taken_controls_, box.controls);
   int submits = 0;  // only these are bounded: a cancellation is cheap and must not wait
   while (!box.commands.empty()) {
     if (const auto* submit = std::get_if<SubmitCommand>(&box.commands.front())) {
@@ -120,7 +127,7 @@ void Engine::Take() {
 }
 
 void Engine::HandleOutcome(StepOutcome outcome) {
-  if (paused_ || outcome.epoch != scheduler_.epoch()) return;
+  if (paused_ || !scheduler_.IsCurrent(outcome)) return;
   if (!outcome.status.ok()) return HandleLoss(outcome.status);
   const double compute_s = outcome.compute_s;
   const Time now = clock_->Now();
@@ -372,9 +379,9 @@ void Engine::ReportLoss(Status reason) { Post(LossCommand{std::move(reason)}); }
 
 void Engine::Resume(int epoch, int block_count) { Post(ResumeCommand{epoch, block_count}); }
 
-void Engine::Post(Command command) {
+void Engine::Post(Control control) {
   std::lock_guard lock(mailbox_->mutex);
-  mailbox_->commands.push_back(std::move(command));
+  mailbox_->controls.push_back(std::move(control));
   mailbox_->wake.notify_one();
 }
 

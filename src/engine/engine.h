@@ -87,7 +87,8 @@ class Engine final : public EngineClient {
   struct ResumeCommand {
     int epoch, block_count;
   };
-  using Command = std::variant<SubmitCommand, CancelCommand, LossCommand, ResumeCommand>;
+  using Command = std::variant<SubmitCommand, CancelCommand>;
+  using Control = std::variant<LossCommand, ResumeCommand>;
 
   // Shared with the transport's thread, which may still deliver when the engine is gone.
   struct Mailbox {
@@ -95,6 +96,7 @@ class Engine final : public EngineClient {
     std::condition_variable wake;
     // Guarded by mutex:
     std::deque<Command> commands;
+    std::vector<Control> controls;  // before the commands
     std::vector<StepOutcome> outcomes;
     bool stopping = false;
     bool draining = false;
@@ -111,7 +113,7 @@ class Engine final : public EngineClient {
 
   Engine(EngineOptions options, Transport* transport, const Clock* clock);
   void RunThread();
-  void Post(Command command);
+  void Post(Control control);
   void Take();
   void HandleOutcome(StepOutcome outcome);
   void Handle(SubmitCommand& command);
@@ -140,6 +142,7 @@ class Engine final : public EngineClient {
   absl::flat_hash_map<RequestId, SinkEntry> sinks_;
   std::vector<SeqEvent> events_;
   std::vector<Command> taken_commands_;
+  std::vector<Control> taken_controls_;
   std::vector<StepOutcome> taken_outcomes_;
   std::vector<RequestId> ended_;
   int taken_sequences_ = 0;

@@ -9,8 +9,11 @@
 
 namespace staffel::sched {
 
+bool Scheduler::IsCurrent(const StepOutcome& outcome) const {
+  return outcome.epoch == epoch_ || IsMutant(Mutant::kAcceptOldEpoch);
+}
+
 Status Scheduler::Apply(StepOutcome outcome, std::vector<SeqEvent>& events) {
-  if (outcome.epoch != epoch_ && !IsMutant(Mutant::kAcceptOldEpoch)) return absl::OkStatus();
   if (ledger_.empty() || outcome.step != ledger_.front().step) {
     return absl::InternalError(
         StrCat("a worker answers step ", outcome.step, ", but ",

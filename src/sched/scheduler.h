@@ -46,8 +46,10 @@ class Scheduler {
   // cannot hold.
   std::optional<StepPlan> Plan(std::vector<SeqEvent>& events);
 
-  // Outcome of the oldest step in flight, with status OK. One of an older epoch is ignored.
-  // Internal: it does not fit the plan (a broken worker); nothing has changed then.
+  // Whether an outcome is of this epoch. Others speak for workers that are gone: ignore them.
+  bool IsCurrent(const StepOutcome& outcome) const;
+  // The outcome of the oldest step in flight; current, and its status OK. Internal: it does not fit
+  // the plan (a broken worker); nothing has changed then.
   Status Apply(StepOutcome outcome, std::vector<SeqEvent>& events);
 
   // The workers and their KV are gone: forgets all steps in flight and returns the sequences to the
