@@ -1,0 +1,145 @@
+#include "tests/sim/fairness.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/strings.h"
+
+namespace staffel::sim {
+
+FairnessOracle::FairnessOracle(const Scenario& scenario)
+    : config_(scenario.options.scheduler),
+      depth_(scenario.options.depth),
+      ample_(scenario.ample && !scenario.drain_tick.has_value()) {
+  for (const ClientScript& client : scenario.clients) {
+    equal_priorities_ &= client.request.priority == 0;
+    if (client.cancel_tick.has_value() || client.cancel_after_tokens.has_value()) {
+      cancelled_ids_.push_back(client.request.id.value);
+    }
+  }
+}
+
+void FairnessOracle::OnSubmit(const GenerateRequest& request) {
+  const bool cancelled =
+      std::count(cancelled_ids_.begin(), cancelled_ids_.end(), request.id.value) > 0;
+  requests_.push_back({.id = request.id.value,
+                       .prompt_count = static_cast<int>(request.prompt.size()),
+                       .exempt = cancelled});
+}
+
+size_t FairnessOracle::FindRequest(uint64_t id) const {
+  const auto it = std::find_if(requests_.begin(), requests_.end(),
+                               [&](const RequestView& request) { return request.id == id; });
+  STAFFEL_CHECK(it != requests_.end());
+  return it - requests_.begin();
+}
+
+std::string FairnessOracle::OnPlan(const StepPlan& plan) {
+  for (Slot slot : plan.released) slots_.erase(slot.value);
+  for (const NewSequence& sequence : plan.new_sequences) {
+    slots_[sequence.slot.value] = {.request = sequence.sampling.seed,
+                                   .index = sequence.sequence_index,
+                                   .prompt_count = sequence.prompt_count,
+                                   .live = true,
+                                   .last_step = plan.step};
+  }
+  if (std::string wrong = CheckSizes(plan); !wrong.empty()) return wrong;
+  if (std::string wrong = CheckOldest(plan); !wrong.empty()) return wrong;
+  return CheckStreams(plan);
+}
+
+std::string FairnessOracle::CheckSizes(const StepPlan& plan) const {
+  int tokens = 0, prefill = 0;
+  bool decodes = false;
+  for (const Chunk& chunk : plan.chunks) {
+    const auto it = slots_.find(chunk.slot.value);
+    if (it == slots_.end()) return "a chunk of an unknown slot";
+    tokens += chunk.count;
+    if (chunk.count > config_.chunk_tokens_max)
+      return StrCat("a chunk of ", chunk.count, " tokens");
+    if (chunk.count > 1) prefill += chunk.count;
+    const bool enters = it->second.last_step == plan.step;  // back from a preemption
+    decodes |=
+        chunk.count == 1 && chunk.samples && chunk.start >= it->second.prompt_count && !enters;
+  }
+  if (tokens > config_.tokens_per_step_max) return StrCat("a step of ", tokens, " tokens");
+  if (static_cast<int>(slots_.size()) > config_.max_sequences) return "more sequences than slots";
+  if (decodes && config_.step_stretch_percent == 0 && prefill > config_.prefill_beside_decodes) {
+    return StrCat(prefill, " tokens of prefill beside decodes");
+  }
+  return "";
+}
+
+// Where everything fits at once, the oldest request whose prompt is not computed has its share of
+// every step.
+std::string FairnessOracle::CheckOldest(const StepPlan& plan) {
+  std::vector<int> given(requests_.size(), 0);
+  size_t first_fork = requests_.size();  // a sibling's last prompt token takes its elder's turn
+  size_t known = 0;  // once one has been taken up, the engine knows those submitted before it
+  for (const Chunk& chunk : plan.chunks) {
+    const SlotView& slot = slots_.at(chunk.slot.value);
+    const size_t request = FindRequest(slot.request);
+    if (slot.index == 0) {
+      given[request] = chunk.count;
+    } else if (chunk.start < slot.prompt_count) {
+      first_fork = std::min(first_fork, request);
+    }
+  }
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i].planned > 0 || given[i] > 0) known = i + 1;
+  }
+  const int prefill_min =
+      std::min(config_.prefill_reserve_tokens, config_.prefill_beside_decodes_min);
+  const int share = std::min(config_.chunk_tokens_max,
+                             std::max(1, prefill_min * config_.oldest_share_percent / 100));
+  std::string wrong;
+  const bool applies = ample_ && equal_priorities_ && !config_.prefix_caching;
+  for (size_t i = 0; applies && i < std::min(known, first_fork); ++i) {
+    const RequestView& request = requests_[i];
+    const int left = request.prompt_count - request.planned;
+    if (left <= 0 || (request.exempt && given[i] == 0)) continue;
+    if (!request.exempt && given[i] < std::min(left, share)) {
+      wrong = StrCat("the oldest request ", request.id, " gets ", given[i],
+                     " tokens of a step, its share is ", share);
+    }
+    break;
+  }
+  for (const Chunk& chunk : plan.chunks) {
+    const SlotView& slot = slots_.at(chunk.slot.value);
+    if (slot.index == 0) requests_[FindRequest(slot.request)].planned = chunk.start + chunk.count;
+  }
+  return wrong;
+}
+
+// Where everything fits, a generating sequence is in every step but those that must wait for its
+// last token.
+std::string FairnessOracle::CheckStreams(const StepPlan& plan) {
+  for (const Chunk& chunk : plan.chunks) {
+    SlotView& slot = slots_.at(chunk.slot.value);
+    slot.last_step = plan.step;
+    slot.generates |= chunk.samples;
+  }
+  if (!ample_) return "";
+  for (const auto& [index, slot] : slots_) {
+    if (slot.live && slot.generates &&
+        plan.step - slot.last_step > 2 * static_cast<uint64_t>(depth_)) {
+      return StrCat("slot ", index, " generates, but is left out since step ", slot.last_step);
+    }
+  }
+  return "";
+}
+
+void FairnessOracle::OnEvent(const SeqEvent& event) {
+  if (!event.finish.has_value()) return;
+  for (auto& [index, slot] : slots_) {
+    if (slot.request == event.request.value && slot.index == event.index) slot.live = false;
+  }
+  if (event.index == 0) requests_[FindRequest(event.request.value)].exempt = true;
+}
+
+void FairnessOracle::OnEpoch() {
+  slots_.clear();
+  for (RequestView& request : requests_) request.planned = 0;
+}
+
+}  // namespace staffel::sim
