@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <numeric>
 
 #include "base/check.h"
@@ -182,13 +181,6 @@ class Builder {
 };
 
 }  // namespace
-
-uint64_t SeedOr(uint64_t otherwise) {
-  const char* text = std::getenv("STAFFEL_SEED");
-  const uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-  std::cout << "seed " << seed << " (STAFFEL_SEED takes it back)\n";
-  return seed;
-}
 
 int Uniform(Rng& rng, int min, int max) {
   return min + static_cast<int>(rng() % static_cast<uint64_t>(max - min + 1));

@@ -17,8 +17,6 @@ namespace staffel::testing {
 
 using Rng = std::mt19937_64;
 
-// The seed of a random test: STAFFEL_SEED, or `otherwise`.
-uint64_t SeedOr(uint64_t otherwise);
 int Uniform(Rng& rng, int min, int max);  // inclusive
 float Gauss(Rng& rng);
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "tests/support/seed.h"
 #include "tests/unit/device/random_model.h"
 
 namespace staffel {
@@ -57,7 +58,7 @@ TEST(RefBackend, ComputesATinyModelByHand) {
 }
 
 TEST(RefBackend, ChunkingChangesNothing) {
-  testing::Rng rng(testing::SeedOr(11));
+  testing::Rng rng(TestSeed() + 11);
   for (DType type : kAllTypes) {
     const auto shape = testing::RandomShape(rng, {type});
     SCOPED_TRACE(shape.Describe());
@@ -82,7 +83,7 @@ TEST(RefBackend, ChunkingChangesNothing) {
 
 // Two ways to hold the same prefix: one's own blocks, or copies of another sequence's.
 TEST(RefBackend, BlockCopiesCarryKeysAndValues) {
-  testing::Rng rng(testing::SeedOr(12));
+  testing::Rng rng(TestSeed() + 12);
   testing::ModelShapeSpec shape;
   testing::TinyModel model = testing::MakeTinyModel(rng, shape);
   auto executable = MakeRefBackend()->Prepare(model.program, model.weights, nullptr, Options());
@@ -109,7 +110,7 @@ TEST(RefBackend, BlockCopiesCarryKeysAndValues) {
 }
 
 TEST(RefBackend, TraceTellsEveryWrittenValueInOrder) {
-  testing::Rng rng(testing::SeedOr(13));
+  testing::Rng rng(TestSeed() + 13);
   testing::ModelShapeSpec shape;
   shape.layers = 1;
   testing::TinyModel model = testing::MakeTinyModel(rng, shape);

@@ -1,0 +1,196 @@
+// Tokens per second of the bare step loop of a model on the CPU backend: no scheduler, no server.
+//   bench_model MODEL.gguf [--threads=1,2] [--level=avx512_bf16] [--exact] [--timing] [--quick]
+// Decode of 1, 8 and 32 streams at context 128 to 256 with greedy sampling, then a prompt of 512
+// in chunks of 128 and 512. The machine is shared: each figure is the mean and the best window.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "device/cpu/cpu_backend.h"
+#include "kernels/api/cpu_select.h"
+#include "model/model.h"
+#include "modelfile/open.h"
+#include "plan/placement.h"
+#include "staffel/backend.h"
+
+namespace staffel {
+namespace {
+
+constexpr int kStreams = 32, kPrompt = 128, kLongPrompt = 512;
+constexpr int kWindow = 16;  // steps of the best window
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Flags {
+  std::string model, level;
+  std::vector<int> threads = {1, 2};
+  bool exact = false, timing = false, quick = false;
+};
+
+// The sequences of the benchmark and one step over any of their tokens.
+class Loop {
+ public:
+  Loop(Executable& executable, int vocab, const kernels::CpuKernels& kernels)
+      : executable_(executable), vocab_(vocab), kernels_(kernels) {
+    const int blocks = kLongPrompt / 16;
+    for (int s = 0; s < kStreams; ++s) {
+      for (int b = 0; b < blocks; ++b) tables_[s].push_back(BlockId(b * kStreams + s));
+    }
+  }
+
+  // Rows [start, start + count) of a prompt; returns the token after it.
+  TokenId Prompt(int sequence, int start, int count) {
+    std::vector<TokenId> tokens(count);
+    for (int i = 0; i < count; ++i) {
+      tokens[i] = ((start + i) * 131 + sequence * 17) % std::min(4000, vocab_ - 100) + 100;
+    }
+    Step({{.row_begin = 0, .row_count = count, .start = start, .blocks = tables_[sequence]}},
+         tokens, {count - 1});
+    return Greedy(0);
+  }
+  // One token of each of the first last.size() sequences, at `position`.
+  void Decode(std::vector<TokenId>& last, int position) {
+    std::vector<BatchTensors::Sequence> rows;
+    std::vector<int32_t> sampled;
+    for (int s = 0; s < static_cast<int>(last.size()); ++s) {
+      rows.push_back({.row_begin = s, .row_count = 1, .start = position, .blocks = tables_[s]});
+      sampled.push_back(s);
+    }
+    Step(rows, last, sampled);
+    for (size_t s = 0; s < last.size(); ++s) last[s] = Greedy(static_cast<int>(s));
+  }
+
+ private:
+  TokenId Greedy(int row) {
+    const absl::Span<float> logits = executable_.logits(row);
+    return kernels_.argmax(logits.data(), static_cast<int64_t>(logits.size()));
+  }
+  void Step(const std::vector<BatchTensors::Sequence>& rows, const std::vector<TokenId>& tokens,
+            const std::vector<int32_t>& sampled) {
+    std::vector<int32_t> positions;
+    for (const BatchTensors::Sequence& row : rows) {
+      for (int i = 0; i < row.row_count; ++i) positions.push_back(row.start + i);
+    }
+    BatchTensors batch;
+    batch.tokens = tokens;
+    batch.positions = positions;
+    batch.sequences = rows;
+    batch.sampled_rows = sampled;
+    const Status status = executable_.Run(batch);
+    if (!status.ok()) {
+      std::cerr << status << "\n";
+      std::exit(1);
+    }
+  }
+
+  Executable& executable_;
+  const int vocab_;
+  const kernels::CpuKernels& kernels_;
+  std::vector<BlockId> tables_[kStreams];
+};
+
+void BenchDecode(Loop& loop, Executable& executable, const Flags& flags, int streams) {
+  std::vector<TokenId> last(streams);
+  for (int s = 0; s < streams; ++s) last[s] = loop.Prompt(s, 0, kPrompt);
+  const int steps = streams == 1 ? 128 : 48;
+  double best_mean = 0, best_window = 0;
+  CpuTimingReport(executable);
+  for (int rep = 0; rep < (flags.quick ? 1 : 3); ++rep) {
+    std::vector<double> at = {Now()};
+    for (int i = 0; i < steps; ++i) {
+      loop.Decode(last, kPrompt + i);
+      at.push_back(Now());
+    }
+    best_mean = std::max(best_mean, streams * steps / (at.back() - at[0]));
+    for (int i = kWindow; i <= steps; ++i) {
+      best_window = std::max(best_window, streams * kWindow / (at[i] - at[i - kWindow]));
+    }
+  }
+  std::printf("  decode %2d streams: %6.0f tok/s, best %d steps %6.0f\n", streams, best_mean,
+              kWindow, best_window);
+  std::cout << CpuTimingReport(executable) << std::flush;
+}
+
+void BenchPrompt(Loop& loop, Executable& executable, const Flags& flags, int chunk) {
+  double best = 1e9;
+  CpuTimingReport(executable);
+  for (int rep = 0; rep < (flags.quick ? 2 : 6); ++rep) {
+    const double begin = Now();
+    for (int start = 0; start < kLongPrompt; start += chunk) loop.Prompt(0, start, chunk);
+    best = std::min(best, Now() - begin);
+  }
+  std::printf("  prompt of %d in chunks of %3d: %6.0f tok/s\n", kLongPrompt, chunk,
+              kLongPrompt / best);
+  std::cout << CpuTimingReport(executable) << std::flush;
+}
+
+Status Bench(const Flags& flags) {
+  STAFFEL_ASSIGN_OR_RETURN(const auto file, OpenModelFile(flags.model));
+  STAFFEL_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(*file));
+  ClusterShape cluster;
+  cluster.devices.resize(1);
+  STAFFEL_ASSIGN_OR_RETURN(const PlacementPlan plan, MakePlacement(config.shape, cluster, {}));
+  STAFFEL_ASSIGN_OR_RETURN(const Program program, BuildProgram(config, plan.ranks[0]));
+  STAFFEL_ASSIGN_OR_RETURN(const auto* kernels, kernels::SelectCpuKernels(flags.level));
+  for (int threads : flags.threads) {
+    STAFFEL_ASSIGN_OR_RETURN(
+        const auto backend,
+        MakeCpuBackend({.threads = threads, .level = flags.level, .timing = flags.timing}));
+    BackendOptions options;
+    options.block_count = kStreams * kLongPrompt / 16;
+    options.max_sampled_rows = kStreams;
+    options.max_positions = kLongPrompt;
+    options.exact = flags.exact;
+    const double begin = Now();
+    STAFFEL_ASSIGN_OR_RETURN(const auto executable,
+                             backend->Prepare(program, file->weights(), nullptr, options));
+    std::printf("%s, weights %.1f MB packed in %.2f s\n", backend->Describe().c_str(),
+                executable->weight_bytes() / 1e6, Now() - begin);
+    Loop loop(*executable, config.shape.vocab, *kernels);
+    for (int streams : {1, 8, kStreams}) BenchDecode(loop, *executable, flags, streams);
+    for (int chunk : {128, 512}) BenchPrompt(loop, *executable, flags, chunk);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace staffel
+
+int main(int argc, char** argv) {
+  staffel::Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    const std::string value = arg.substr(arg.find('=') + 1);
+    if (arg.rfind("--threads=", 0) == 0) {
+      flags.threads.clear();
+      for (const auto& n : std::vector<std::string>(absl::StrSplit(value, ','))) {
+        flags.threads.push_back(std::stoi(n));
+      }
+    } else if (arg.rfind("--level=", 0) == 0) {
+      flags.level = value;
+    } else if (arg == "--exact") {
+      flags.exact = true;
+    } else if (arg == "--timing") {
+      flags.timing = true;
+    } else if (arg == "--quick") {
+      flags.quick = true;
+    } else {
+      flags.model = arg;
+    }
+  }
+  if (flags.model.empty()) {
+    std::cerr << "usage: bench_model MODEL.gguf [--threads=1,2] [--level=NAME] [--exact] "
+                 "[--timing] [--quick]\n";
+    return 2;
+  }
+  const staffel::Status status = staffel::Bench(flags);
+  if (!status.ok()) std::cerr << status << "\n";
+  return status.ok() ? 0 : 1;
+}
