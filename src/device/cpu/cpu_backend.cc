@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/available_memory.h"
 #include "base/strings.h"
 #include "device/cpu/executable.h"
 #include "device/cpu/memory.h"
@@ -44,7 +45,7 @@ class CpuBackend final : public Backend {
                                               .activations = plan.step_bytes + plan.rope_bytes,
                                               .kv_blocks = options.block_count,
                                               .block_size = options.block_size},
-                                             cpu::AvailableMemoryBytes()));
+                                             AvailableMemoryBytes()));
     parts.program = program;
     parts.options = options;
     parts.kernels = kernels_;

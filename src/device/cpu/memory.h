@@ -1,4 +1,4 @@
-// Large memory of the CPU backend, and how much of it there is.
+// Large memory of the CPU backend.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,5 @@ struct MemoryNeeds {
 
 // ResourceExhausted with all numbers if the needs exceed `available_bytes`.
 Status CheckMemory(const MemoryNeeds& needs, int64_t available_bytes);
-
-// Bytes this process can still take without swapping: MemAvailable of the machine, cut by the room
-// in each memory cgroup that contains the process.
-int64_t AvailableMemoryBytes();
 
 }  // namespace staffel::cpu
