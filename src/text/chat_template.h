@@ -71,15 +71,20 @@ class ChatTemplate {
   bool uses_tools() const { return uses_tools_; }
 
  private:
+  using Json = nlohmann::ordered_json;
+
   ChatTemplate(std::unique_ptr<jinja::Template> program, SpecialTokens special_tokens);
+  // Finds out what the template can take, by rendering small conversations.
   void Probe();
-  nlohmann::ordered_json Normalize(const nlohmann::ordered_json& messages) const;
-  Result<PromptText> RenderNormalized(const nlohmann::ordered_json& messages,
-                                      const ChatOptions& options) const;
+  Result<Json> Normalize(const Json& messages) const;
+  Status NormalizeContent(Json* message) const;
+  void NormalizeArguments(Json* message) const;
+  Result<PromptText> RenderNormalized(const Json& messages, const ChatOptions& options) const;
+  Result<PromptText> RenderContinued(Json messages, const ChatOptions& options) const;
 
   const std::unique_ptr<jinja::Template> program_;
   const SpecialTokens special_tokens_;
-  // Found by rendering probe conversations once.
+  // Set by Probe.
   ContentForm content_form_ = ContentForm::kString;
   bool takes_string_content_ = true;
   bool takes_object_arguments_ = true;
