@@ -68,7 +68,10 @@ void Scheduler::AppendBlocks(const Draft& draft, StepPlan& plan) {
   Sequence* sequence = draft.sequence;
   const int needed = BlocksFor(draft.start + draft.count);
   if (needed <= static_cast<int>(sequence->blocks.size())) return;
-  BlockAppend append{.slot = sequence->slot};
+  if (plan.block_appends.empty() || plan.block_appends.back().slot != sequence->slot) {
+    plan.block_appends.push_back({.slot = sequence->slot});
+  }
+  BlockAppend& append = plan.block_appends.back();
   for (int i = 0; i < draft.found_count; ++i) {
     const BlockManager::Found& found = found_[draft.found_begin + i];
     sequence->blocks.push_back(found.block);
@@ -81,7 +84,6 @@ void Scheduler::AppendBlocks(const Draft& draft, StepPlan& plan) {
     sequence->blocks.push_back(blocks_.Allocate());
     append.blocks.push_back(sequence->blocks.back());
   }
-  plan.block_appends.push_back(std::move(append));
 }
 
 void Scheduler::AddChunk(const Draft& draft, StepPlan& plan, LedgerEntry& entry) {

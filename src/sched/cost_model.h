@@ -25,19 +25,22 @@ class CostModel {
     const auto step_ns = static_cast<int64_t>(compute_s * 1e9);
     if (prefill_tokens == 0) {
       Blend(decode_step_ns_, step_ns);
+      // What the configured share assumes, until measured.
+      if (prefill_token_ns_ == 0) prefill_token_ns_ = std::max<int64_t>(1, SpareNs() / allowed_);
     } else if (decodes > 0 && prefill_tokens >= min_ && decode_step_ns_ > 0) {
       Blend(prefill_token_ns_, std::max<int64_t>(1, (step_ns - decode_step_ns_) / prefill_tokens));
     } else {
       return;
     }
-    if (decode_step_ns_ == 0 || prefill_token_ns_ == 0) return;
-    const int64_t spare_ns = decode_step_ns_ * std::max(0, stretch_percent_ - 100) / 100;
-    // At most doubled by one measurement: a single lucky step must not open the door to a long one.
-    const int64_t wanted = std::min<int64_t>(spare_ns / prefill_token_ns_, int64_t{allowed_} * 2);
+    // At most doubled by one measurement.
+    const int64_t wanted = std::min<int64_t>(SpareNs() / prefill_token_ns_, int64_t{allowed_} * 2);
     allowed_ = static_cast<int>(std::clamp<int64_t>(wanted, min_, max_));
   }
 
  private:
+  // Time that prefill may add to a step of decodes.
+  int64_t SpareNs() const { return decode_step_ns_ * std::max(0, stretch_percent_ - 100) / 100; }
+
   // A moving average over about 8 steps: long enough for noise, short enough to follow a growing
   // context.
   static void Blend(int64_t& mean, int64_t value) {
