@@ -224,27 +224,27 @@ void Engine::DeliverEvents() {
 
 void Engine::PublishState() {
   const EngineStats& scheduled = scheduler_.stats();
-  Mailbox& box = *mailbox_;
   {
-    std::lock_guard lock(box.mutex);
-    box.queued -= taken_sequences_;
-    box.waiting = scheduled.waiting;
-    box.running = scheduled.running;
-    for (RequestId id : ended_) box.live.erase(id);
-    if (box.live.empty()) box.idle.notify_all();
-    if (scheduler_.HasWork()) {
-      progress_ns_ = Nanoseconds(busy_since_);
-    } else if (box.commands.empty()) {
-      progress_ns_ = 0;
-    }
+    std::lock_guard lock(state_mutex_);
+    stats_ = scheduled;
+    stats_.compute_s = totals_.compute_s;
+    stats_.wait_s = totals_.wait_s;
+    stats_.plan_s = totals_.plan_s;
   }
-  ended_.clear();
   if (!scheduler_.HasWork() && scheduler_.steps_in_flight() == 0) scheduler_.CheckInvariants();
-  std::lock_guard lock(state_mutex_);
-  stats_ = scheduled;
-  stats_.compute_s = totals_.compute_s;
-  stats_.wait_s = totals_.wait_s;
-  stats_.plan_s = totals_.plan_s;
+  Mailbox& box = *mailbox_;
+  std::lock_guard lock(box.mutex);
+  box.queued -= taken_sequences_;
+  box.waiting = scheduled.waiting;
+  box.running = scheduled.running;
+  for (RequestId id : ended_) box.live.erase(id);
+  ended_.clear();
+  if (box.live.empty()) box.idle.notify_all();
+  if (scheduler_.HasWork()) {
+    progress_ns_ = Nanoseconds(busy_since_);
+  } else if (box.commands.empty()) {
+    progress_ns_ = 0;
+  }
 }
 
 void Engine::CheckAfterEvent() const {
