@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/lost_pages.h"
 #include "app/option_sources.h"
 #include "app/serve_options.h"
 #include "app/version.h"
@@ -25,6 +26,7 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
+    {"serve", "serve a model over HTTP (OpenAI routes)", RunServe},
     {"inspect", "show what is in a model file", RunInspect},
     {"options", "list all options of serve, or write docs/configuration.md", RunOptions},
 };
@@ -103,6 +105,7 @@ int Fail(const Status& status, int exit_code) {
 int main(int argc, char** argv) {
   // A peer that goes away is an error of a write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
+  staffel::ExplainLostPages();
   try {
     return staffel::Run({argv + 1, argv + argc});
   } catch (const std::exception& error) {

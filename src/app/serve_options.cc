@@ -74,7 +74,7 @@ void AddModelOptions(OptionList& list, ServeOptions* o) {
   list.Text("model", "FILE", &o->model,
             "GGUF file, or the first part of a split one; also the bare argument", CheckNotEmpty);
   list.Texts("served-model-name", "NAME", &o->served_model_names,
-             "name for requests and /v1/models; default: the model's own name", CheckNotEmpty);
+             "name for requests and /v1/models; default: the file's name", CheckNotEmpty);
   list.Text("chat-template", "FILE", &o->chat_template,
             "Jinja chat template in place of the model's own");
   list.Integer("max-model-len", "TOKENS", &o->max_model_len, 0, kTokensMax,
@@ -132,6 +132,13 @@ Status FinishServeOptions(ServeOptions* options) {
     return invalid("--prefill-chunk is ", options->prefill_chunk,
                    "; it must not be above --max-num-batched-tokens (",
                    options->max_num_batched_tokens, ")");
+  }
+  // What the scheduler needs: a token of every sequence, and something left for prompts.
+  constexpr int kPrefillReserve = 16;
+  if (options->max_num_batched_tokens < options->max_num_seqs + kPrefillReserve) {
+    return invalid("--max-num-batched-tokens is ", options->max_num_batched_tokens,
+                   "; it must be at least --max-num-seqs (", options->max_num_seqs, ") and ",
+                   kPrefillReserve, " more");
   }
   if (options->kv_blocks > 0 && options->kv_memory > 0) {
     return invalid(

@@ -1,7 +1,10 @@
 // The program from outside: exit codes and messages.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -50,6 +53,66 @@ TEST(Program, OptionsAreListed) {
   EXPECT_THAT(Staffel({"options"}).output, HasSubstr("--max-model-len TOKENS"));
   EXPECT_THAT(Staffel({"options", "--markdown"}).output, StartsWith("# Configuration\n"));
   EXPECT_EQ(Staffel({"options", "--nonsense"}).exit_code, 2);
+}
+
+TEST(Serve, WrongUsageEndsWithExitCode2AndNamesThePlace) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"serve"}, "no model is given"},
+      {{"serve", "m.gguf", "--port", "70000"}, "--port is 70000; it must be from 0 to 65535"},
+      {{"serve", "m.gguf", "--port", "-1"}, "--port is -1"},
+      {{"serve", "m.gguf", "--port", "abc"}, "--port is \"abc\""},
+      {{"serve", "m.gguf", "--prot", "1"}, "unknown flag --prot; did you mean --port?"},
+      {{"serve", "m.gguf", "--api-key", ""}, "--api-key is empty"},
+      {{"serve", "m.gguf", "--kv-memory", "lots"}, "--kv-memory is \"lots\""},
+  };
+  for (const auto& [args, says] : cases) {
+    const RunResult result = Staffel(args);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_THAT(result.output, AllOf(StartsWith("staffel: "), HasSubstr(says)));
+    EXPECT_LT(result.seconds, 2);
+  }
+  const RunResult variable = Staffel({"serve", "m.gguf"}, {"STAFFEL_PROT=1"});
+  EXPECT_EQ(variable.exit_code, 2);
+  EXPECT_THAT(variable.output, HasSubstr("did you mean STAFFEL_PORT?"));
+}
+
+TEST(Serve, HelpNamesEveryOption) {
+  const RunResult result = Staffel({"serve", "--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("--max-model-len"), HasSubstr("STAFFEL_MAX_QUEUE")));
+}
+
+TEST(Serve, AMissingModelAndABusyPortEndAtOnceWithExitCode1) {
+  const RunResult missing =
+      Staffel({"serve", "/nonexistent/m.gguf", "--host", "127.0.0.1", "--port", "0"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.output, AllOf(HasSubstr("/nonexistent/m.gguf"), HasSubstr("no such file")));
+  EXPECT_LT(missing.seconds, 2);
+
+  const int taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(taken, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(taken, 1), 0);
+  ASSERT_EQ(getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+  // The port comes first: it is named although the model does not exist either.
+  const RunResult busy =
+      Staffel({"serve", "/nonexistent/m.gguf", "--host", "127.0.0.1", "--port", port});
+  EXPECT_EQ(busy.exit_code, 1);
+  EXPECT_THAT(busy.output, HasSubstr("127.0.0.1:" + port));
+  EXPECT_LT(busy.seconds, 2);
+  close(taken);
+}
+
+TEST(Serve, ErrorsAreJsonWhereTheLogIs) {
+  const RunResult result = Staffel({"serve", "/nonexistent/m.gguf", "--host", "127.0.0.1", "--port",
+                                    "0", "--log-format", "json"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.output, AllOf(StartsWith("{\"time\":"), HasSubstr("\"level\":\"critical\""),
+                                   Not(HasSubstr("\nstaffel:"))));
 }
 
 class InspectTest : public ::testing::Test {

@@ -46,6 +46,10 @@ TEST(ServeOptions, WhatDoesNotGoTogetherIsNamed) {
   EXPECT_THAT(Refusal(options),
               AllOf(HasSubstr("513"), HasSubstr("--max-num-batched-tokens (512)")));
   options = Good();
+  options.max_num_seqs = 500;
+  EXPECT_THAT(Refusal(options), AllOf(HasSubstr("--max-num-batched-tokens is 512"),
+                                      HasSubstr("--max-num-seqs (500)")));
+  options = Good();
   options.kv_blocks = 1, options.kv_memory = 1;
   EXPECT_THAT(Refusal(options), AllOf(HasSubstr("--kv-blocks"), HasSubstr("--kv-memory")));
 }

@@ -1,0 +1,206 @@
+#include "app/replica.h"
+
+#include <spdlog/spdlog.h>
+
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <random>
+#include <utility>
+
+#include "app/devices.h"
+#include "base/available_memory.h"
+#include "base/option_values.h"
+#include "base/strings.h"
+#include "model/model.h"
+#include "modelfile/open.h"
+#include "plan/kv_pool.h"
+#include "plan/placement.h"
+#include "text/tokenizer.h"
+
+namespace staffel {
+namespace {
+
+// Activations, threads, buffers of the fronts: what a small server takes beside weights and KV.
+constexpr int64_t kReserveBytes = int64_t{256} << 20;
+
+Status AddPath(const Status& status, const std::string& path) {
+  return Status(status.code(),
+                StrCat("cannot serve '", path, "': ", std::string(status.message())));
+}
+
+int64_t WeightBytes(const ModelFile& file) {
+  int64_t bytes = 0;
+  for (const TensorView& tensor : file.tensors())
+    bytes += static_cast<int64_t>(tensor.bytes.size());
+  return bytes;
+}
+
+Result<int> MaxModelLen(const ModelConfig& config, const ServeOptions& options) {
+  const int trained = config.shape.context_length;
+  if (options.max_model_len == 0) return trained;
+  if (options.max_model_len > trained) {
+    return absl::InvalidArgumentError(StrCat("--max-model-len is ", options.max_model_len,
+                                             ", but the model was trained for ", trained,
+                                             " tokens; give at most that"));
+  }
+  return options.max_model_len;
+}
+
+Hash128 RandomKey() {
+  std::random_device random;
+  const auto word = [&] { return uint64_t{random()} << 32 | random(); };
+  return {word(), word()};
+}
+
+Result<std::string> ReadTemplateFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  if (!in.good() && !in.eof()) {
+    return absl::InvalidArgumentError(
+        StrCat("--chat-template: '", path, "' cannot be read; check its path and rights"));
+  }
+  return text;
+}
+
+}  // namespace
+
+Replica::~Replica() {
+  if (engine_) engine_->Stop();
+}
+
+Status Replica::LoadTokenizer(const ModelFile& file, const ServeOptions& options) {
+  STAFFEL_ASSIGN_OR_RETURN(TokenizerSpec spec, file.ReadTokenizer());
+  STAFFEL_ASSIGN_OR_RETURN(tokenizer_, MakeTokenizer(std::move(spec)));
+  return LoadChatTemplate(file, options);
+}
+
+// --chat-template, else the file's own, else a well-known one that the vocabulary fits. A model
+// whose own template cannot be used still serves completions.
+Status Replica::LoadChatTemplate(const ModelFile& file, const ServeOptions& options) {
+  std::string source;
+  if (!options.chat_template.empty()) {
+    STAFFEL_ASSIGN_OR_RETURN(source, ReadTemplateFile(options.chat_template));
+  } else if (file.chat_template()) {
+    source = *file.chat_template();
+  } else {
+    std::unordered_map<std::string_view, bool> is_control;
+    for (TokenId id = 0; id < tokenizer_->vocab_size(); id++) {
+      if (tokenizer_->IsControl(id)) is_control[tokenizer_->TokenBytes(id, true)] = true;
+    }
+    const Result<std::string_view> fallback =
+        DefaultChatTemplate([&](std::string_view token) { return is_control.contains(token); });
+    if (!fallback.ok()) {
+      chat_template_problem_ = std::string(fallback.status().message());
+      return absl::OkStatus();
+    }
+    source = std::string(*fallback);
+  }
+  const TokenizerSpec& spec = tokenizer_->spec();
+  const auto text = [&](TokenId id) {
+    return id < 0 ? std::string() : std::string(tokenizer_->TokenBytes(id, true));
+  };
+  Result<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::Parse(
+      source, {text(spec.bos), text(spec.eos), text(spec.unknown), text(spec.padding)});
+  if (parsed.ok()) {
+    chat_template_ = *std::move(parsed);
+    return absl::OkStatus();
+  }
+  const std::string problem(parsed.status().message());
+  if (!options.chat_template.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat("--chat-template '", options.chat_template, "': ", problem));
+  }
+  chat_template_problem_ = StrCat("The model's chat template cannot be used: ", problem);
+  return absl::OkStatus();
+}
+
+Status Replica::LoadWeights(const ModelFile& file, const ModelConfig& config,
+                            const ServeOptions& options, std::function<void(double)> progress) {
+  STAFFEL_ASSIGN_OR_RETURN(const int max_model_len, MaxModelLen(config, options));
+  const int64_t available = AvailableMemoryBytes();
+  const int64_t weights = WeightBytes(file);
+  const int64_t logits = int64_t{4} * options.max_num_batched_tokens * config.shape.vocab;
+  const int64_t free_bytes = available - weights - logits - kReserveBytes;
+  if (free_bytes <= 0) {
+    return absl::ResourceExhaustedError(
+        StrCat("the model needs about ", HumanBytes(weights), " of memory for weights and ",
+               HumanBytes(logits + kReserveBytes), " for its work, but ", HumanBytes(available),
+               " are available; free memory, or take a smaller quantisation of the model"));
+  }
+  ClusterShape cluster;
+  cluster.devices.push_back({.device = {.kind = "cpu"}, .memory_bytes = available});
+  STAFFEL_ASSIGN_OR_RETURN(const PlacementPlan plan, MakePlacement(config.shape, cluster, {}));
+  STAFFEL_ASSIGN_OR_RETURN(const Program program, BuildProgram(config, plan.ranks.front()));
+
+  STAFFEL_ASSIGN_OR_RETURN(backend_, MakeBackend(options));
+  spdlog::info("{}", backend_->Describe());
+  STAFFEL_ASSIGN_OR_RETURN(
+      const KvPoolSize pool,
+      SizeKvPool({.memory_bytes = free_bytes,
+                  .kv_bytes_per_block = backend_->kv_bytes_per_block(program, options.block_size),
+                  .block_size = options.block_size,
+                  .max_model_len = max_model_len,
+                  .max_sequences = options.max_num_seqs,
+                  .kv_blocks = options.kv_blocks,
+                  .kv_memory_bytes = options.kv_memory}));
+  backend_options_ = {.block_size = options.block_size,
+                      .block_count = pool.block_count,
+                      .max_rows = options.max_num_batched_tokens,
+                      .max_sampled_rows = options.max_num_batched_tokens,
+                      .max_positions = max_model_len,
+                      .exact = options.exact,
+                      .progress = std::move(progress)};
+  STAFFEL_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
+                           backend_->Prepare(program, file.weights(), nullptr, backend_options_));
+  backend_options_.progress = nullptr;
+  description_ = StrCat(config.shape.architecture, ", ", HumanBytes(executable->weight_bytes()),
+                        " weights, ", pool.block_count, " KV blocks of ", options.block_size,
+                        " tokens (", HumanBytes(pool.bytes), ")");
+  return worker_.Configure({.epoch = 1,
+                            .vocab = config.shape.vocab,
+                            .options = backend_options_,
+                            .executable = std::move(executable)});
+}
+
+Status Replica::StartEngine(const ModelConfig& config, const ServeOptions& options,
+                            std::function<void(const Status&)> on_loss) {
+  transport_ =
+      std::make_unique<InprocTransport>([this](const StepPlan& plan) { return worker_.Run(plan); });
+  EngineOptions engine;
+  engine.scheduler.block_count = backend_options_.block_count;
+  engine.scheduler.block_size = options.block_size;
+  engine.scheduler.max_model_len = backend_options_.max_positions;
+  engine.scheduler.max_sequences = options.max_num_seqs;
+  engine.scheduler.tokens_per_step_max = options.max_num_batched_tokens;
+  engine.scheduler.chunk_tokens_max =
+      options.prefill_chunk > 0 ? options.prefill_chunk : options.max_num_batched_tokens;
+  engine.scheduler.prefix_caching = options.enable_prefix_caching;
+  engine.scheduler.hash_key = RandomKey();
+  engine.vocab_size = config.shape.vocab;
+  engine.max_queue = options.max_queue;
+  engine.on_loss = std::move(on_loss);
+  STAFFEL_ASSIGN_OR_RETURN(engine_, Engine::Create(std::move(engine), transport_.get(), &clock_));
+  engine_->Start();
+  return absl::OkStatus();
+}
+
+Result<std::unique_ptr<Replica>> Replica::Load(const ServeOptions& options,
+                                               std::function<void(double)> progress,
+                                               std::function<void(const Status&)> on_loss) {
+  STAFFEL_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFile> file, OpenModelFile(options.model));
+  const Result<ModelConfig> config = ReadConfig(*file);
+  if (!config.ok()) return AddPath(config.status(), options.model);
+  std::unique_ptr<Replica> replica(new Replica);
+  // The vocabulary takes as long as the weights of a small model, and needs one core.
+  std::future<Status> tokenizer =
+      std::async(std::launch::async, [&] { return replica->LoadTokenizer(*file, options); });
+  const Status weights = replica->LoadWeights(*file, *config, options, std::move(progress));
+  const Status text = tokenizer.get();
+  if (!text.ok()) return AddPath(text, options.model);
+  if (!weights.ok()) return AddPath(weights, options.model);
+  STAFFEL_RETURN_IF_ERROR(replica->StartEngine(*config, options, std::move(on_loss)));
+  return replica;
+}
+
+}  // namespace staffel

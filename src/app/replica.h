@@ -1,0 +1,63 @@
+// A model served by this process: file, tokenizer, chat template, and one in-process worker behind
+// an engine. Loaded in one go; then used from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "app/serve_options.h"
+#include "engine/engine.h"
+#include "model/config.h"
+#include "staffel/backend.h"
+#include "staffel/clock.h"
+#include "staffel/model_file.h"
+#include "text/chat_template.h"
+#include "transport/inproc/inproc_transport.h"
+#include "worker/worker.h"
+
+namespace staffel {
+
+class Replica {
+ public:
+  // Reads, checks and packs the model; `progress` is called with the share done. `on_loss` is
+  // called on the engine's thread when the worker has failed for good. Errors are sentences for
+  // the operator: what is wrong with file, options or memory, and what to do.
+  static Result<std::unique_ptr<Replica>> Load(const ServeOptions& options,
+                                               std::function<void(double)> progress,
+                                               std::function<void(const Status&)> on_loss);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  const std::shared_ptr<Engine>& engine() const { return engine_; }
+  const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
+  // Null: there is none, for the reason in chat_template_problem().
+  const std::shared_ptr<const ChatTemplate>& chat_template() const { return chat_template_; }
+  const std::string& chat_template_problem() const { return chat_template_problem_; }
+  // "llama, 134.5 M parameters ...", for the log.
+  const std::string& description() const { return description_; }
+
+ private:
+  Replica() = default;
+  Status LoadTokenizer(const ModelFile& file, const ServeOptions& options);
+  Status LoadChatTemplate(const ModelFile& file, const ServeOptions& options);
+  Status LoadWeights(const ModelFile& file, const ModelConfig& config, const ServeOptions& options,
+                     std::function<void(double)> progress);
+  Status StartEngine(const ModelConfig& config, const ServeOptions& options,
+                     std::function<void(const Status&)> on_loss);
+
+  SystemClock clock_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const ChatTemplate> chat_template_;
+  std::string chat_template_problem_;
+  std::string description_;
+  // In the order of their lives: each uses the ones before it.
+  std::unique_ptr<Backend> backend_;
+  BackendOptions backend_options_;
+  Worker worker_{clock_};
+  std::unique_ptr<InprocTransport> transport_;
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace staffel
