@@ -27,11 +27,20 @@ std::tm CaseTime() {
   return now;
 }
 
-Result<PromptText> RenderCase(const Json& test) {
-  STAFFEL_ASSIGN_OR_RETURN(const auto parsed,
-                           jinja::Template::Parse(test["template"].get<std::string>()));
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+std::string TemplateOf(const Json& test) {
+  if (test.contains("template")) return test["template"];
+  return ReadFile(STAFFEL_TEST_DATA "/" + test["file"].get<std::string>());
+}
+
+Result<PromptText> RenderCase(const std::string& source, const Json& given) {
+  STAFFEL_ASSIGN_OR_RETURN(const auto parsed, jinja::Template::Parse(source));
   std::vector<jinja::Variable> variables;
-  for (auto it = test["variables"].begin(); it != test["variables"].end(); ++it) {
+  for (auto it = given.begin(); it != given.end(); ++it) {
     variables.push_back({it.key(), &it.value()});
   }
   return parsed->Render(variables, CaseTime());
@@ -40,12 +49,14 @@ Result<PromptText> RenderCase(const Json& test) {
 class JinjaCases : public testing::TestWithParam<const char*> {};
 
 TEST_P(JinjaCases, EqualJinja) {
-  std::ifstream in(std::string(STAFFEL_TEST_DATA "/jinja/") + GetParam() + ".json");
-  const Json cases = Json::parse(in);
-  ASSERT_GE(cases.size(), 20u);
-  for (const Json& test : cases) {
-    SCOPED_TRACE(test["template"].get<std::string>());
-    const Result<PromptText> result = RenderCase(test);
+  const Json all =
+      Json::parse(ReadFile(std::string(STAFFEL_TEST_DATA "/jinja/") + GetParam() + ".json"));
+  ASSERT_GE(all["cases"].size(), 20u);
+  for (const Json& test : all["cases"]) {
+    const Json& variables = all["variables"][test["variables"].get<size_t>()];
+    SCOPED_TRACE(test.contains("file") ? test["file"].get<std::string>() + variables.dump()
+                                       : test["template"].get<std::string>());
+    const Result<PromptText> result = RenderCase(TemplateOf(test), variables);
     if (test.contains("expected")) {
       EXPECT_TRUE(result.ok()) << result.status() << "\nwant " << test["expected"];
       if (!result.ok()) continue;
@@ -67,7 +78,8 @@ TEST_P(JinjaCases, EqualJinja) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, JinjaCases, testing::Values("language", "builtins", "whitespace"),
+INSTANTIATE_TEST_SUITE_P(All, JinjaCases,
+                         testing::Values("language", "builtins", "whitespace", "families"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -64,8 +64,9 @@ def run(template, variables):
         return None, f"failed: {type(e).__name__}: {e}"
 
 
-def make_case(template, variables):
-    case = {"template": template, "variables": variables}
+def make_case(template, variables, file=None):
+    """file: the template's place under tests/data, if it has one; the case then names it."""
+    case = {"file": file} if file else {"template": template}
     text, error = run(template, json.loads(json.dumps(variables)))
     if error is None:
         text.encode()  # must be text that can be written
@@ -75,27 +76,30 @@ def make_case(template, variables):
     return case
 
 
-def normalized(case):
-    template, variables = case if isinstance(case, tuple) else (case, {})
-    return make_case(template, variables)
+def write(name, cases):
+    """One file: the variables that cases share, by number, and the cases."""
+    shared, numbers, lines = [], {}, []
+    errors = 0
+    for case in cases:
+        template, variables, file = (*case, None)[:3]
+        key = json.dumps(variables)
+        if key not in numbers:
+            numbers[key] = len(shared)
+            shared.append(variables)
+        made = make_case(template, variables, file)
+        errors += "error" in made
+        lines.append(json.dumps({"variables": numbers[key], **made}, ensure_ascii=False))
+    with open(OUT / f"{name}.json", "w", encoding="utf-8") as f:
+        f.write('{"variables": [\n' + ",\n".join(json.dumps(v, ensure_ascii=False) for v in shared) + '\n],\n"cases": [\n' + ",\n".join(lines) + "\n]}\n")
+    print(f"{name}: {len(lines)} cases, {errors} of them errors")
+    return len(lines)
 
 
 def main():
     sys.path.insert(0, str(HERE))
     OUT.mkdir(parents=True, exist_ok=True)
-    total = 0
-    for name in ("language", "builtins", "whitespace"):
-        module = importlib.import_module("jinja_cases_" + name)
-        cases = [normalized(c) for c in module.cases(random.Random(20240706))]
-        expected_errors = getattr(module, "ERRORS_ALLOWED", True)
-        for c in cases:
-            if "error" in c and not expected_errors:
-                raise SystemExit(f"{name}: unexpected {c['error']}\n{c['template']}")
-        with open(OUT / f"{name}.json", "w", encoding="utf-8") as f:
-            f.write("[\n" + ",\n".join(json.dumps(c, ensure_ascii=False) for c in cases) + "\n]\n")
-        errors = sum("error" in c for c in cases)
-        print(f"{name}: {len(cases)} cases, {errors} of them errors")
-        total += len(cases)
+    names = ("language", "builtins", "whitespace", "families")
+    total = sum(write(name, importlib.import_module("jinja_cases_" + name).cases(random.Random(20240706))) for name in names)
     print(f"{total} cases")
 
 
