@@ -179,7 +179,10 @@ Status SequenceMirror::AddChunk(const Chunk& chunk) {
     return refuse(StrCat("is not covered by its ", sequence.blocks.size(), " blocks of ",
                          limits_.block_size));
   }
-  if (sequence.planned_end >= 0 && chunk.start > sequence.planned_end) {
+  // Only whole blocks, computed for another sequence, may be passed over.
+  const bool whole_blocks =
+      sequence.planned_end % limits_.block_size == 0 && chunk.start % limits_.block_size == 0;
+  if (sequence.planned_end >= 0 && chunk.start > sequence.planned_end && !whole_blocks) {
     return refuse(StrCat("leaves a gap behind position ", sequence.planned_end));
   }
   if (std::find(pending_draws_.begin(), pending_draws_.end(), chunk.slot) != pending_draws_.end()) {

@@ -165,6 +165,23 @@ const BadPlan kBadPlans[] = {
 INSTANTIATE_TEST_SUITE_P(Table, SequenceMirrorRefuses, ::testing::ValuesIn(kBadPlans),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Blocks that another sequence has computed meanwhile are appended and passed over.
+TEST(SequenceMirror, WholeBlocksMayBePassedOver) {
+  SequenceMirror mirror;
+  mirror.Reset(kLimits);
+  StepPlan plan;
+  plan.step = 1;
+  plan.new_sequences = {Sequence(0, std::vector<TokenId>(3 * kLimits.block_size, 1))};
+  plan.block_appends = {{Slot(0), {BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, kLimits.block_size, false}};
+  ASSERT_TRUE(mirror.Apply(plan).ok());
+  StepPlan next;
+  next.step = 2;
+  next.block_appends = {{Slot(0), {BlockId(2), BlockId(3)}}};
+  next.chunks = {{Slot(0), 2 * kLimits.block_size, 2, false}};
+  EXPECT_TRUE(mirror.Apply(next).ok());
+}
+
 TEST(SequenceMirror, LostAndDoubledPlansAreNoticed) {
   for (uint64_t next : {1, 3}) {
     SequenceMirror mirror;
