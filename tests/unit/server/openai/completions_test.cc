@@ -1,0 +1,144 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/openai/json_parse.h"
+#include "server/openai/json_text.h"
+#include "tests/unit/server/openai/fakes.h"
+
+namespace staffel::openai {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Completions, EveryPromptFormIsRead) {
+  for (const char* prompt : {R"("ab")", R"(["ab"])", "[97,98]", "[[97,98]]"}) {
+    ApiWorld world;
+    auto writer = world.Complete(std::string("\"prompt\":") + prompt);
+    ASSERT_EQ(world.engine->requests.size(), 1u) << prompt << writer->body;
+    EXPECT_THAT(world.engine->requests[0].prompt, ElementsAre('a', 'b'));
+    EXPECT_EQ(world.engine->requests[0].max_tokens, 16);
+  }
+}
+
+TEST(Completions, EmptyPromptsAreRefusedAsAWhole) {
+  for (const char* members :
+       {R"("prompt":"")", R"("prompt":[""])", R"("prompt":[])", R"("prompt":[[]])",
+        R"("prompt":["a",""])", R"("n":1)", R"("prompt":null)", R"("prompt":5)", R"("prompt":[-1])",
+        R"("prompt":[258])", R"("prompt":[1.5])", R"("prompt":[true])", R"("prompt":["a",5])"}) {
+    ApiWorld world;
+    auto writer = world.Complete(members);
+    EXPECT_EQ(writer->status, 400) << members;
+    EXPECT_EQ(writer->error_param(), "prompt") << members;
+    EXPECT_TRUE(world.engine->requests.empty()) << members;
+  }
+}
+
+TEST(Completions, RawPromptsHoldControlTokens) {
+  ApiWorld world;
+  world.Complete(R"("prompt":"<|turn|>x")");
+  EXPECT_THAT(world.engine->requests[0].prompt, ElementsAre(ByteTokenizer::kTurn, 'x'));
+}
+
+TEST(Completions, ChoicesOfSeveralPromptsAreNumberedThrough) {
+  ApiWorld world;
+  auto writer = world.Complete(R"("prompt":["a","b"],"n":2)");
+  world.engine->Say("4", FinishReason::kStop, 1, 1);
+  world.engine->Say("1", FinishReason::kStop, 0, 0);
+  world.engine->Say("3", FinishReason::kStop, 1, 0);
+  world.engine->Say("2", FinishReason::kStop, 0, 1);
+  auto json = writer->json();
+  for (int i = 0; i < 4; i++) {
+    EXPECT_EQ(json["choices"][i]["index"], i);
+    EXPECT_EQ(json["choices"][i]["text"], std::to_string(i + 1));
+  }
+  EXPECT_EQ(json["usage"]["prompt_tokens"], 2);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 4);
+}
+
+TEST(Completions, EchoPutsPromptAndItsLogprobsInFront) {
+  ApiWorld world;
+  auto writer = world.Complete(R"("prompt":"ab","echo":true,"logprobs":1,"max_tokens":0)");
+  const GenerateRequest& request = world.engine->requests[0];
+  EXPECT_EQ(request.max_tokens, 0);
+  EXPECT_EQ(request.sampling.prompt_logprobs, 1);
+  SeqEvent event;
+  event.request = request.id;
+  event.prompt_logprobs = {{-2.0f, {{'c', -1.0f}}}};
+  event.finish = FinishReason::kLength;
+  world.engine->Send(event);
+  auto choice = writer->json()["choices"][0];
+  EXPECT_EQ(choice["text"], "ab");
+  EXPECT_THAT(choice["logprobs"]["tokens"], ElementsAre("a", "b"));
+  EXPECT_TRUE(choice["logprobs"]["token_logprobs"][0].is_null());
+  EXPECT_FLOAT_EQ(choice["logprobs"]["token_logprobs"][1], -2.0f);
+  EXPECT_FLOAT_EQ(choice["logprobs"]["top_logprobs"][1]["c"], -1.0f);
+  EXPECT_FLOAT_EQ(choice["logprobs"]["top_logprobs"][1]["b"], -2.0f);
+  EXPECT_THAT(choice["logprobs"]["text_offset"], ElementsAre(0, 1));
+}
+
+TEST(Completions, StreamedEchoComesFirstAndTokenIdsAreReturned) {
+  ApiWorld world;
+  auto writer =
+      world.Complete(R"("prompt":"ab","echo":true,"stream":true,"return_token_ids":true)");
+  world.engine->Say("cd", FinishReason::kLength);
+  EXPECT_EQ(writer->event(0)["choices"][0]["text"], "ab");
+  EXPECT_THAT(writer->event(0)["choices"][0]["prompt_token_ids"], ElementsAre('a', 'b'));
+  EXPECT_EQ(writer->event(1)["choices"][0]["text"], "cd");
+  EXPECT_THAT(writer->event(1)["choices"][0]["token_ids"], ElementsAre('c', 'd'));
+  EXPECT_EQ(writer->event(2)["choices"][0]["finish_reason"], "length");
+}
+
+TEST(Completions, UnsupportedFieldsAreRefused) {
+  ApiWorld world;
+  EXPECT_EQ(world.Complete(R"("prompt":"a","suffix":"b")")->error_param(), "suffix");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","best_of":3)")->error_param(), "best_of");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","logprobs":true)")->error_param(), "logprobs");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","max_tokens":0)")->error_param(), "max_tokens");
+  EXPECT_TRUE(world.engine->requests.empty());
+}
+
+TEST(Tokenize, RoundTripsAndRefusesBadIds) {
+  ApiWorld world;
+  EXPECT_THAT(world.Post("/tokenize", R"({"prompt":"hé"})")->json()["tokens"],
+              ElementsAre('h', 0xC3, 0xA9));
+  EXPECT_EQ(world.Post("/detokenize", R"({"tokens":[104,195,169]})")->json()["prompt"], "hé");
+  EXPECT_EQ(world.Post("/detokenize", R"({"tokens":[258]})")->error_param(), "tokens");
+  EXPECT_EQ(world.Post("/detokenize", R"({})")->error_param(), "tokens");
+  EXPECT_EQ(world.Post("/tokenize", R"({})")->error_param(), "prompt");
+  EXPECT_EQ(world.Post("/v1/models", "", "GET")->json()["data"][0]["id"], "tiny");
+}
+
+TEST(ParseBody, RefusesWhatIsNotOneObject) {
+  for (const char* body : {"", "{", "nul", "[]", "\"x\"", "{\"a\":[}]}", "\xFF\xFE", "{} x",
+                           "{\"a\":1,\"a\":2}", "{\"a\":NaN}", "{\"a\":Infinity}", "{\"a\":1e999}",
+                           "{\"a\":\"\\ud83d\"}", "{\"a\":\"\xC0\xAF\"}", "{\"a\":01}"}) {
+    EXPECT_TRUE(std::holds_alternative<ApiError>(ParseBody(body))) << body;
+  }
+  EXPECT_EQ(std::get<Json>(ParseBody("\xEF\xBB\xBF{\"a\":\"\\ud83d\\ude00\"}"))["a"], "😀");
+}
+
+TEST(ParseBody, BoundsDepthSizeAndRepeatedKeysInManyMembers) {
+  std::string deep = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  EXPECT_TRUE(std::holds_alternative<ApiError>(ParseBody(deep)));
+  EXPECT_TRUE(std::holds_alternative<ApiError>(ParseBody("{\"a\":[1,2,3]}", {.values_max = 3})));
+  std::string many = "{\"k0\":0";
+  for (int i = 1; i < 20000; i++) many += ",\"k" + std::to_string(i) + "\":0";
+  EXPECT_EQ(std::get<Json>(ParseBody(many + "}")).size(), 20000u);
+  EXPECT_TRUE(std::holds_alternative<ApiError>(ParseBody(many + ",\"k7\":1}")));
+}
+
+TEST(JsonText, EscapesAndReplacesInvalidBytes) {
+  std::string out;
+  AppendJsonString(out, std::string("a\"\\\n\t\x01\x7f"
+                                    "é\xFF\xE2\x82",
+                                    13));
+  EXPECT_EQ(out, "\"a\\\"\\\\\\n\\t\\u0001\\u007fé\xEF\xBF\xBD\xEF\xBF\xBD\"");
+  out.clear();
+  AppendJsonNumber(out, -0.5f);
+  AppendJsonNumber(out, -INFINITY);
+  AppendJsonNumber(out, 2);
+  EXPECT_EQ(out, "-0.5-9999.02.0");
+}
+
+}  // namespace
+}  // namespace staffel::openai
