@@ -113,10 +113,11 @@ void Generation::CancelAll() {
 }
 
 void Generation::OnEvent(const SeqEvent& event) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  inbox_.push_back(event);
-  if (scheduled_) return;
-  scheduled_ = true;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    inbox_.push_back(event);
+    if (std::exchange(scheduled_, true)) return;
+  }
   spec_.runner->Post([self = shared_from_this()] { self->Drain(); });
 }
 

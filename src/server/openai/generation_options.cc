@@ -154,6 +154,13 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& to
   if (auto ids = reader.IntArray("stop_token_ids", 0, tokenizer.vocab_size() - 1)) {
     options.stop_token_ids.assign(ids->begin(), ids->end());
   }
+  // A control token prints as nothing, so a stop string that names one can only be found as a
+  // token.
+  for (const std::string& stop : options.stop) {
+    std::vector<TokenId> tokens = tokenizer.Encode(stop, /*parse_special=*/true, /*add_bos=*/false);
+    if (tokens.size() == 1 && tokenizer.IsControl(tokens[0]))
+      options.stop_token_ids.push_back(tokens[0]);
+  }
   options.ignore_eos = reader.Bool("ignore_eos").value_or(false);
   options.include_stop_text = reader.Bool("include_stop_str_in_output").value_or(false);
   options.skip_special_tokens = reader.Bool("skip_special_tokens").value_or(true);

@@ -124,6 +124,13 @@ TEST(Chat, StopStringCutsTextAndCancelsTheSequence) {
   }
 }
 
+TEST(Chat, StopStringThatNamesAControlTokenStopsAtTheToken) {
+  ApiWorld world;
+  world.Chat(R"("stop":["<|turn|>","x"])");
+  EXPECT_THAT(world.engine->requests[0].stop_tokens,
+              ElementsAre(ByteTokenizer::kEnd, ByteTokenizer::kTurn));
+}
+
 TEST(Chat, CharacterSplitOverTokensIsNeverHalfSent) {
   ApiWorld world;
   auto writer = world.Chat(R"("stream":true)");
