@@ -34,7 +34,8 @@ Duration BodyAllowance(size_t bytes) {
   return std::chrono::milliseconds(bytes * 1000 / kBodyBytesPerSecondMin);
 }
 
-HttpError ParseError(error_code error, bool in_request_line) {
+// `line`: the first line that was not parsed.
+HttpError ParseError(error_code error, bool in_request_line, std::string_view line) {
   if (error == http::error::header_limit) {
     return in_request_line ? HttpError{.status = 414, .message = "The request target is too long."}
                            : HttpError{.status = 431, .message = "The headers are too large."};
@@ -42,7 +43,7 @@ HttpError ParseError(error_code error, bool in_request_line) {
   if (error == http::error::body_limit) {
     return {.status = 413, .message = "The body is too large.", .code = "request_too_large"};
   }
-  if (error == http::error::bad_version) {
+  if (error == http::error::bad_version && HasHttpVersion(line)) {
     return {.status = 505, .message = "The server speaks HTTP/1.1 and HTTP/1.0."};
   }
   return {.status = 400, .message = StrCat("The request is not HTTP/1.1: ", error.message(), ".")};
@@ -164,7 +165,9 @@ void HttpConnection::ParseHead() {
   if (error == http::error::need_more) return;
   if (!error) return OnHead();
   ReadHead();
-  Fail(ParseError(error, parser_->get().target().empty()));
+  std::string_view rest(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+  std::string line(rest.substr(0, rest.find("\r\n")));
+  Fail(ParseError(error, parser_->get().target().empty(), line));
 }
 
 bool HttpConnection::ParseBody() {
@@ -176,7 +179,7 @@ bool HttpConnection::ParseBody() {
   bool stuck = buffer_.size() == buffer_.max_size();  // a chunk header or trailers without end
   if (!error && stuck) error = http::error::bad_chunk;
   if (error) {
-    Fail(ParseError(error, false));
+    Fail(ParseError(error, false, ""));
     return false;
   }
   if (!CountBody()) return false;

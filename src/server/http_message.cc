@@ -85,6 +85,13 @@ std::optional<std::string> PercentDecode(std::string_view text) {
   return out;
 }
 
+bool HasHttpVersion(std::string_view request_line) {
+  if (request_line.size() < 9) return false;
+  std::string_view version = request_line.substr(request_line.size() - 9);
+  return version.starts_with(" HTTP/") && IsDigits(version.substr(6, 1)) && version[7] == '.' &&
+         IsDigits(version.substr(8, 1));
+}
+
 std::optional<HttpError> CheckHead(const RequestHead& head) {
   int hosts = 0, lengths = 0, encodings = 0;
   for (const auto& [name, value] : head.headers) {

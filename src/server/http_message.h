@@ -24,6 +24,10 @@ std::optional<RequestTarget> ParseTarget(std::string_view target);
 // Nothing where a '%' is not followed by two hexadecimal digits, or the result holds a NUL.
 std::optional<std::string> PercentDecode(std::string_view text);
 
+// Whether a request line ends in a well-formed version, "HTTP/2.0": one that this server need not
+// speak, but can refuse as such.
+bool HasHttpVersion(std::string_view request_line);
+
 struct RequestHead {
   int version = 11;  // 10 or 11
   HttpHeaders headers;
