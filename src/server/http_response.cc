@@ -113,7 +113,8 @@ bool ResponseState::WriteEvent(std::string_view data) {
   if (phase_ != Phase::kStreaming || overflowed_) return false;
   if (in_flight_ + pending_.size() > traits_.buffer_bytes_max) {
     overflowed_ = true;
-    Notify(lock);
+    lock.unlock();
+    notify_();  // in any case: the connection takes nothing while its write is stuck
     return false;
   }
   event_.clear();

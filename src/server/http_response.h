@@ -26,8 +26,9 @@ struct ResponseTraits {
 
 class ResponseState {
  public:
-  // `notify` wakes the connection: any thread, never with the lock held, at most once until the
-  // next Take. `draining`: the server is going down, so the connection is not kept.
+  // `notify` wakes the connection: any thread, never with the lock held; once until the next Take,
+  // and once more when the buffer is full. `draining`: the server is going down, so the connection
+  // is not kept.
   ResponseState(ResponseTraits traits, std::function<void()> notify,
                 std::function<bool()> draining);
 
