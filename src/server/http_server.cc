@@ -218,6 +218,7 @@ void HttpServer::Shutdown(Duration deadline) {
   for (std::thread& thread : impl_->threads) thread.join();
   impl_->threads.clear();
   impl_->listeners.clear();
+  impl_->workers.clear();
 }
 
 int HttpServer::open_connections() const { return impl_->context->connections; }
