@@ -281,8 +281,7 @@ Status Engine::Submit(GenerateRequest request, std::shared_ptr<EventSink> sink) 
     return absl::UnavailableError("the server is shutting down; send the request to another one");
   }
   const int waiting = box.queued + box.waiting;
-  const bool slots_suffice = box.running + waiting + request.n <= config.max_sequences;
-  if (!slots_suffice && waiting + request.n > options_.max_queue) {
+  if (waiting > 0 && waiting + request.n > options_.max_queue) {
     return absl::ResourceExhaustedError(StrCat(waiting,
                                                " sequences are waiting and the queue holds ",
                                                options_.max_queue, "; try again later"));

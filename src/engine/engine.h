@@ -25,7 +25,9 @@ namespace staffel {
 struct EngineOptions {
   sched::Config scheduler;
   int vocab_size = 0;
-  int max_queue = 256;  // waiting sequences; those for which slots are free do not count
+  // Waiting sequences, those included that the next step will take. A request is always let into
+  // an empty queue, however many sequences it has.
+  int max_queue = 256;
   // Steps in flight: 1 waits for each outcome; the number of pipeline stages keeps all busy; one
   // more hides the master's own work.
   int depth = 1;

@@ -179,16 +179,23 @@ TEST_F(EngineTest, AFullQueueIsSaidAtOnce) {
   EXPECT_EQ(engine->stats().finished_length, 12u);
 }
 
-TEST_F(EngineTest, FreeSlotsDoNotCountAgainstASmallQueue) {
+TEST_F(EngineTest, AnEmptyQueueTakesAnyRequestAFullOneRefusesAtOnce) {
   EngineOptions options = SmallOptions();
-  options.max_queue = 1;
+  options.max_queue = 2;
   Make(options);
-  for (int i = 0; i < 4; ++i) {
-    Submit(4, 3);
-    EXPECT_TRUE(last_status.ok()) << "there is a slot for it";
-  }
+  auto wide = std::make_shared<Recorder>();
+  EXPECT_TRUE(engine->Submit({.id = RequestId(100), .prompt = {1}, .n = 3}, wide).ok());
+  Submit(4, 3);
+  EXPECT_EQ(last_status.code(), absl::StatusCode::kResourceExhausted) << "three wait already";
+  RunToRest();
+  Submit(4, 3);
+  EXPECT_TRUE(last_status.ok());
+  Submit(4, 3);
+  EXPECT_TRUE(last_status.ok());
   Submit(4, 3);
   EXPECT_EQ(last_status.code(), absl::StatusCode::kResourceExhausted);
+  RunToRest();
+  EXPECT_EQ(engine->stats().finished_length, 5u);
 }
 
 TEST_F(EngineTest, AnIdInUseIsRefusedAndFreeAfterTheEnd) {

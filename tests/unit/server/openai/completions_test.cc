@@ -131,7 +131,7 @@ TEST(JsonText, EscapesAndReplacesInvalidBytes) {
   std::string out;
   AppendJsonString(out, std::string("a\"\\\n\t\x01\x7f"
                                     "é\xFF\xE2\x82",
-                                    13));
+                                    12));
   EXPECT_EQ(out, "\"a\\\"\\\\\\n\\t\\u0001\\u007fé\xEF\xBF\xBD\xEF\xBF\xBD\"");
   out.clear();
   AppendJsonNumber(out, -0.5f);
