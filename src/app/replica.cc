@@ -21,8 +21,8 @@
 namespace staffel {
 namespace {
 
-// Activations, threads, buffers of the fronts: what a small server takes beside weights and KV.
-constexpr int64_t kReserveBytes = int64_t{256} << 20;
+// Vocabulary, threads, buffers of the fronts: what a small server takes beside weights and KV.
+constexpr int64_t kReserveBytes = int64_t{64} << 20;
 
 Status AddPath(const Status& status, const std::string& path) {
   return Status(status.code(),

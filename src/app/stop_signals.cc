@@ -12,6 +12,13 @@
 #include "base/strings.h"
 
 namespace staffel {
+StopRule::Answer StopRule::At(Time now) {
+  if (!first_) {
+    first_ = now;
+    return Answer::kAsk;
+  }
+  return now - *first_ < kSameWish ? Answer::kRepeat : Answer::kEndAtOnce;
+}
 
 StopSignals::StopSignals() {
   sigset_t signals;
@@ -37,6 +44,11 @@ void StopSignals::EndAtFirst(bool on) {
   end_at_first_ = on;
 }
 
+bool StopSignals::end_at_first() {
+  std::lock_guard lock(mutex_);
+  return end_at_first_;
+}
+
 void StopSignals::Request(std::string reason) {
   std::lock_guard lock(mutex_);
   if (reason_.empty()) reason_ = std::move(reason);
@@ -50,24 +62,22 @@ std::string StopSignals::Wait(Duration timeout) {
 }
 
 void StopSignals::Watch() {
-  for (int count = 1;; count++) {
+  StopRule rule;
+  while (true) {
     pollfd files[] = {{signal_fd_, POLLIN, 0}, {end_fd_, POLLIN, 0}};
     while (poll(files, 2, -1) < 0) {
     }
     if (files[1].revents != 0) return;
     signalfd_siginfo info;
     if (read(signal_fd_, &info, sizeof info) != sizeof info) continue;
+    const StopRule::Answer answer = rule.At(SystemClock().Now());
+    if (answer == StopRule::Answer::kRepeat) continue;
     const std::string name = info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM";
-    bool at_once;
-    {
-      std::lock_guard lock(mutex_);
-      at_once = end_at_first_;
-    }
-    if (count > 1) {
+    if (answer == StopRule::Answer::kEndAtOnce) {
       spdlog::warn("second signal ({}): ending at once", name);
       _exit(128 + static_cast<int>(info.ssi_signo));
     }
-    if (at_once) {
+    if (end_at_first()) {
       spdlog::info("{}: ending before the model was ready", name);
       _exit(0);
     }

@@ -1,15 +1,27 @@
 // SIGTERM and SIGINT: the first asks for an orderly end, the second ends the process at once.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include "staffel/clock.h"
 
 namespace staffel {
+
+// What a stop signal means. `timeout`, shells and container runtimes may deliver one wish twice, to
+// the process and to its group, within microseconds; people are slower.
+class StopRule {
+ public:
+  static constexpr Duration kSameWish = std::chrono::milliseconds(20);
+  enum class Answer { kAsk, kRepeat, kEndAtOnce };
+  Answer At(Time now);
+
+ private:
+  std::optional<Time> first_;
+};
 
 class StopSignals {
  public:
@@ -31,6 +43,7 @@ class StopSignals {
 
  private:
   void Watch();
+  bool end_at_first();
 
   int signal_fd_ = -1, end_fd_ = -1;
   std::mutex mutex_;

@@ -12,6 +12,16 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+TEST(StopRule, OneWishDeliveredTwiceIsNotASecondSignal) {
+  using Answer = StopRule::Answer;
+  const Time start(seconds(1000));
+  StopRule rule;
+  EXPECT_EQ(rule.At(start), Answer::kAsk);
+  EXPECT_EQ(rule.At(start), Answer::kRepeat);
+  EXPECT_EQ(rule.At(start + milliseconds(19)), Answer::kRepeat);
+  EXPECT_EQ(rule.At(start + milliseconds(20)), Answer::kEndAtOnce);
+}
+
 TEST(StopSignals, AnEndIsAskedForOnce) {
   StopSignals signals;
   EXPECT_EQ(signals.Wait(milliseconds(1)), "");
@@ -44,6 +54,7 @@ TEST_F(StopSignalsDeathTest, TheFirstSignalAsksAndTheSecondEnds) {
         signals.EndAtFirst(false);
         kill(getpid(), SIGINT);
         if (signals.Wait(seconds(10)) != "SIGINT") _exit(1);
+        usleep(100'000);
         kill(getpid(), SIGTERM);
         sleep(10);
       },
