@@ -19,6 +19,9 @@ constexpr int kPrefetchBytes = 24 << 10;
 constexpr int64_t kPieceBytesMin = 8 << 10;
 constexpr int64_t kPieceBytesMax = 256 << 10;
 constexpr int kPiecesPerThread = 8;
+// With this many tiles every group is work enough for a piece, and the shortest pieces end
+// together.
+constexpr int kManyTiles = 8;
 // Inputs of a piece stay in half of a core's L2 while its weights stream past.
 constexpr int64_t kInputBytesMax = 512 << 10;
 
@@ -205,8 +208,9 @@ void CpuExecutable::RunProduct(int groups, int granule, int64_t group_bytes, int
   int per_piece = groups / (pool_.size() * kPiecesPerThread);
   per_piece = std::max(per_piece, CeilDivide(kPieceBytesMin, group_bytes));
   per_piece = std::min(per_piece, CeilDivide(kPieceBytesMax, group_bytes));
-  per_piece = std::max(1, CeilDivide(per_piece, granule)) * granule;
   const int tiles = kernels::Tiles(rows);
+  if (tiles >= kManyTiles) per_piece = 1;
+  per_piece = CeilDivide(per_piece, granule) * granule;
   const int spans = CeilDivide(input_bytes, kInputBytesMax);
   const int tiles_per_span = CeilDivide(tiles, std::min(spans, tiles));
   const int group_pieces = CeilDivide(groups, per_piece);
