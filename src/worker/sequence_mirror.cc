@@ -1,6 +1,5 @@
 #include "worker/sequence_mirror.h"
 
-#include <algorithm>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -19,11 +18,11 @@ void SequenceMirror::Reset(const MirrorLimits& limits) {
   slots_.clear();
   digest_.Reset();
   last_step_ = 0;
-  pending_draws_.clear();
+  pending_draws_ = 0;
 }
 
 Status SequenceMirror::Apply(const StepPlan& plan) {
-  if (!pending_draws_.empty()) {
+  if (pending_draws_ > 0) {
     return absl::FailedPreconditionError("the tokens of the step before have not been drawn");
   }
   if (last_step_ != 0 && plan.step != last_step_ + 1) {
@@ -63,10 +62,10 @@ Status SequenceMirror::Apply(const StepPlan& plan) {
 }
 
 void SequenceMirror::Append(Slot slot, TokenId token) {
-  auto pending = std::find(pending_draws_.begin(), pending_draws_.end(), slot);
-  STAFFEL_CHECK(pending != pending_draws_.end()) << "slot " << slot << " does not sample";
-  pending_draws_.erase(pending);
   MirroredSequence& sequence = slots_[slot.value];
+  STAFFEL_CHECK(sequence.awaits_draw) << "slot " << slot << " does not sample";
+  sequence.awaits_draw = false;
+  --pending_draws_;
   sequence.tokens.push_back(token);
   if (UsesPenalties(sequence.sampling)) sequence.counts.AddGenerated(token);
 }
@@ -185,11 +184,12 @@ Status SequenceMirror::AddChunk(const Chunk& chunk) {
   if (sequence.planned_end >= 0 && chunk.start > sequence.planned_end && !whole_blocks) {
     return refuse(StrCat("leaves a gap behind position ", sequence.planned_end));
   }
-  if (std::find(pending_draws_.begin(), pending_draws_.end(), chunk.slot) != pending_draws_.end()) {
+  if (sequence.awaits_draw) {
     return refuse("follows one that samples, in the same step");
   }
   sequence.planned_end = static_cast<int>(end);
-  if (chunk.samples) pending_draws_.push_back(chunk.slot);
+  sequence.awaits_draw = chunk.samples;
+  pending_draws_ += chunk.samples;
   return absl::OkStatus();
 }
 

@@ -32,7 +32,8 @@ struct MirroredSequence {
   std::vector<BlockId> blocks;  // its table
   int prompt_count = 0;
   int sequence_index = 0;
-  int planned_end = -1;  // end of the last chunk; -1: none yet
+  int planned_end = -1;      // end of the last chunk; -1: none yet
+  bool awaits_draw = false;  // its last chunk samples, and Append has not come
   SamplingParams sampling;
   int min_tokens = 0;
   std::vector<TokenId> stop_tokens;
@@ -68,8 +69,8 @@ class SequenceMirror {
   MirrorLimits limits_;
   std::vector<MirroredSequence> slots_;
   MirrorDigest digest_;
-  uint64_t last_step_ = 0;           // 0: none in this epoch
-  std::vector<Slot> pending_draws_;  // of the last plan
+  uint64_t last_step_ = 0;  // 0: none in this epoch
+  int pending_draws_ = 0;   // sequences that await one
 };
 
 }  // namespace staffel
