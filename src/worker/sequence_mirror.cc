@@ -1,6 +1,5 @@
 #include "worker/sequence_mirror.h"
 
-
 #include "base/check.h"
 #include "base/strings.h"
 #include "worker/sampler.h"
