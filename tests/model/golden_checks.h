@@ -22,15 +22,19 @@ std::unique_ptr<GoldenModel> LoadGolden(const std::string& name, Backend& backen
 // The mean loss of the first `tokens` tokens of the passage (0: all) is within `bound`.
 void CheckPassage(GoldenModel& model, int tokens, double bound);
 
-// The first `count` generations (0: all), along the recorded tokens:
-// - log-probabilities of the recorded best 20 of the first 8 steps are within `logprob_bound`;
-// - at each of the 32 steps the best token is the recorded one, or a near tie: no further than 0.1
-//   below in the recording (where it tells) and here.
-void CheckGenerations(GoldenModel& model, int count, double logprob_bound);
+// How far two tokens may lie apart and still change places.
+struct GenerationBounds {
+  double logprob = 0;       // of the recorded best 20 of the first 8 steps
+  double logprob_mean = 0;  // mean difference of those
+  double near_tie = 0.1;  // at each step the best token is the recorded one, or no further above it
+};
+
+// The first `count` generations (0: all), along the recorded tokens, 32 steps each.
+void CheckGenerations(GoldenModel& model, int count, const GenerationBounds& bounds);
 
 // The greedy continuation of the first `count` prompts does not depend on how the prompt is cut
-// into chunks, one token at a time included; near ties excepted, and the logits behind the prompt
-// differ by no more than `logit_bound`.
+// into chunks, one token at a time included: the logits behind the prompt are the same to
+// `logit_bound`, and so are the tokens, near ties excepted.
 void CheckChunking(GoldenModel& model, int count, int continuation, double logit_bound);
 
 }  // namespace staffel
