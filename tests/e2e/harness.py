@@ -14,7 +14,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BINARY = os.environ.get("STAFFEL_BINARY", str(ROOT / "build/staffel"))
+BINARY = os.environ.get("SERVER_BINARY", str(ROOT / "build/staffel"))
 MODELS = pathlib.Path(os.environ.get("STAFFEL_MODELS") or pathlib.Path.home() / ".cache/staffel/models")
 SMOLLM2 = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -107,7 +107,9 @@ class Server:
         end = time.monotonic() + within_s
         while time.monotonic() < end:
             if self.process.poll() is not None:
-                raise AssertionError(f"the server ended with {self.process.returncode}: {self.output()[-500:]}")
+                output = self.output()
+                self.stop()
+                raise AssertionError(f"the server ended with {self.process.returncode}: {output[-500:]}")
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self.get("/health").status == 200:
                     return
@@ -122,6 +124,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        self.log.close()
         return self.process.returncode
 
     def request(self, method, path, body=None, headers=None, timeout_s=60):

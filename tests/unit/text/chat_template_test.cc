@@ -75,7 +75,7 @@ class ChatTemplateGolden : public testing::TestWithParam<std::pair<const char*, 
 
 TEST_P(ChatTemplateGolden, EqualsReference) {
   const auto [model, file] = GetParam();
-  if (!HasModel(model)) GTEST_SKIP() << ModelPath(model) << " is missing";
+  if (!HasModel(model)) FAIL() << ModelPath(model) << " is missing";
   const auto opened = OpenModelFile(ModelPath(model));
   ASSERT_TRUE(opened.ok()) << opened.status();
   ASSERT_TRUE((*opened)->chat_template().has_value());

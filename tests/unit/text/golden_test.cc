@@ -28,7 +28,7 @@ class GoldenTest : public testing::TestWithParam<Golden> {
  protected:
   void SetUp() override {
     if (!HasModel(GetParam().model)) {
-      GTEST_SKIP() << ModelPath(GetParam().model) << " is missing (scripts/fetch_model.py)";
+      FAIL() << ModelPath(GetParam().model) << " is missing (scripts/fetch_model.py)";
     }
     tokenizer_ = ModelTokenizer(GetParam().model);
     ASSERT_NE(tokenizer_, nullptr);
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
 TEST(RealVocabularies, RandomBytesComeBack) {
   std::mt19937_64 random(TestSeed());
   for (const char* model : {kQwen25, kGemma3}) {
-    if (!HasModel(model)) GTEST_SKIP() << ModelPath(model) << " is missing";
+    if (!HasModel(model)) FAIL() << ModelPath(model) << " is missing";
     const Tokenizer* tokenizer = ModelTokenizer(model);
     for (int round = 0; round < 2000; round++) {
       std::string bytes(random() % 40, 0);
@@ -136,7 +136,7 @@ TEST(RealVocabularies, RandomBytesComeBack) {
 class SmolLm2Test : public testing::Test {
  protected:
   void SetUp() override {
-    if (!HasModel(kSmolLm2)) GTEST_SKIP() << ModelPath(kSmolLm2) << " is missing";
+    if (!HasModel(kSmolLm2)) FAIL() << ModelPath(kSmolLm2) << " is missing";
     tokenizer_ = ModelTokenizer(kSmolLm2);
     ASSERT_NE(tokenizer_, nullptr);
   }
@@ -204,7 +204,7 @@ TEST_F(SmolLm2Test, MergesRunAcrossContentEdges) {
 }
 
 TEST(Qwen25Test, EndTokens) {
-  if (!HasModel(kQwen25)) GTEST_SKIP() << ModelPath(kQwen25) << " is missing";
+  if (!HasModel(kQwen25)) FAIL() << ModelPath(kQwen25) << " is missing";
   const Tokenizer* tokenizer = ModelTokenizer(kQwen25);
   EXPECT_EQ(Ids(tokenizer->end_tokens().begin(), tokenizer->end_tokens().end()),
             (Ids{151643, 151645}));
@@ -213,7 +213,7 @@ TEST(Qwen25Test, EndTokens) {
 }
 
 TEST(Gemma3Test, EndTokensAndBos) {
-  if (!HasModel(kGemma3)) GTEST_SKIP() << ModelPath(kGemma3) << " is missing";
+  if (!HasModel(kGemma3)) FAIL() << ModelPath(kGemma3) << " is missing";
   const Tokenizer* tokenizer = ModelTokenizer(kGemma3);
   EXPECT_EQ(Ids(tokenizer->end_tokens().begin(), tokenizer->end_tokens().end()), (Ids{1, 106}));
   EXPECT_EQ(tokenizer->Encode("Hello", true, true), (Ids{2, 9259}));
