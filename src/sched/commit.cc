@@ -90,11 +90,8 @@ void Scheduler::AddChunk(const Draft& draft, StepPlan& plan, LedgerEntry& entry)
   Sequence* sequence = draft.sequence;
   const int end = draft.start + draft.count;
   const bool samples = end == sequence->known() && sequence->WantsToken();
-  // The leader computes the prompt, and owes what has not been received of its log-probabilities.
-  const int received = static_cast<int>(sequence->request->prompt_logprobs.size());
-  const bool logprobs = sequence->request->spec.sampling.prompt_logprobs >= 0 &&
-                        sequence->request->leader == sequence &&
-                        draft.start < sequence->prompt_count - 1 && end > received;
+  const bool logprobs = OwesLogprobs(*sequence) && draft.start < sequence->prompt_count - 1 &&
+                        end > static_cast<int>(sequence->request->prompt_logprobs.size());
   plan.chunks.push_back({.slot = sequence->slot,
                          .start = draft.start,
                          .count = draft.count,

@@ -17,6 +17,7 @@ Status Config::Validate() const {
                 {"prefill_beside_decodes", prefill_beside_decodes, prefill_beside_decodes_min},
                 {"step_stretch_percent", step_stretch_percent, 0},
                 {"prefill_reserve_tokens", prefill_reserve_tokens, 1},
+                {"prompt_logprob_rows_max", prompt_logprob_rows_max, 1},
                 {"oldest_share_percent", oldest_share_percent, 1},
                 {"overtakes_max", overtakes_max, 0},
                 {"promised_tokens_max", promised_tokens_max, 1}};

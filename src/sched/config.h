@@ -29,6 +29,10 @@ struct Config {
   // Kept for prefill in every step, however many sequences decode.
   int prefill_reserve_tokens = 16;
 
+  // Rows of prompt log-probabilities in one step. Each needs logits of the whole vocabulary (1 MB
+  // where it has 262144 tokens), so the workers' room for them is bounded; see LogitRowsMax.
+  int prompt_logprob_rows_max = 64;
+
   // Of a step's prefill tokens the oldest request gets this share, so that it never starves; the
   // rest goes to the requests with the least left to compute, so that short ones are not stuck
   // behind long ones.
@@ -44,6 +48,9 @@ struct Config {
   bool prefix_caching = true;
   Hash128 hash_key = {0x9ae16a3b2f90404fu,
                       0xc949d7c7509e6557u};  // of the prefix index; any value, secret or not
+
+  // Rows of logits that a step asks for at most: the room workers need (max_sampled_rows).
+  int LogitRowsMax() const { return max_sequences + prompt_logprob_rows_max; }
 
   // InvalidArgument names the value that cannot be.
   Status Validate() const;

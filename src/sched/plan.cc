@@ -72,6 +72,7 @@ void Scheduler::BeginDraft() {
   room_ = admission_room_ = blocks_.free_count();
   slots_left_ = static_cast<int>(free_slots_.size() + slots_to_release_.size());
   tokens_left_ = config_.tokens_per_step_max;
+  logprob_rows_left_ = config_.prompt_logprob_rows_max;
 }
 
 void Scheduler::DraftDecodes() {
@@ -174,7 +175,7 @@ Scheduler::Try Scheduler::DraftRunning(Sequence* sequence, int tokens_max) {
     return Try::kDeferred;
   }
   const int room = room_ - UnusedAmongFound(found_begin);
-  const int count = std::min({tokens_max, config_.chunk_tokens_max, sequence->known() - start,
+  const int count = std::min({tokens_max, ChunkTokensMax(*sequence), sequence->known() - start,
                               (table + found + room) * config_.block_size - start});
   if (room < 0 || count <= 0) {
     found_.resize(found_begin);
@@ -204,7 +205,7 @@ Scheduler::Try Scheduler::Examine(Sequence* sequence, Admission& admission) {
 }
 
 Scheduler::Try Scheduler::DraftAdmission(Sequence* sequence, int tokens_max) {
-  if (slots_left_ == 0) return Try::kNoRoom;
+  if (slots_left_ == 0 || ChunkTokensMax(*sequence) == 0) return Try::kDeferred;
   const int found_begin = static_cast<int>(found_.size());
   Admission admission;
   if (const Try result = Examine(sequence, admission); result != Try::kDrafted) {
@@ -212,7 +213,7 @@ Scheduler::Try Scheduler::DraftAdmission(Sequence* sequence, int tokens_max) {
     return result;
   }
   const int count =
-      std::min({tokens_max, config_.chunk_tokens_max, sequence->known() - admission.start});
+      std::min({tokens_max, ChunkTokensMax(*sequence), sequence->known() - admission.start});
   room_ -= BlocksFor(admission.start + count) - admission.have + admission.unused;
   admission_room_ -= admission.needed;
   --slots_left_;
@@ -222,6 +223,7 @@ Scheduler::Try Scheduler::DraftAdmission(Sequence* sequence, int tokens_max) {
 
 void Scheduler::AddDraft(Sequence* sequence, int start, int count, int found_begin, bool admits) {
   tokens_left_ -= count;
+  if (OwesLogprobs(*sequence)) logprob_rows_left_ -= count;
   draft_.push_back(
       {sequence, start, count, found_begin, static_cast<int>(found_.size()) - found_begin, admits});
   Claim(sequence, start, start + count);
@@ -231,6 +233,7 @@ void Scheduler::AddDraft(Sequence* sequence, int start, int count, int found_beg
 void Scheduler::GrowDrafts() {
   for (size_t i = decode_count_; i < draft_.size() && tokens_left_ > 0; ++i) {
     Draft& draft = draft_[i];
+    if (OwesLogprobs(*draft.sequence)) continue;
     const int end = draft.start + draft.count;
     const int blocks = BlocksFor(end);
     const int more =
@@ -274,13 +277,21 @@ int Scheduler::UnusedAmongFound(int found_begin) const {
 int Scheduler::CachedTokensMax(const Sequence& sequence) const {
   const int tokens = static_cast<int>(sequence.tokens.size());
   if (IsMutant(Mutant::kCacheWholePrompt)) return tokens;
-  const Request& request = *sequence.request;
-  const int received = static_cast<int>(request.prompt_logprobs.size());
-  if (request.spec.sampling.prompt_logprobs >= 0 && received < sequence.prompt_count - 1 &&
-      !IsMutant(Mutant::kSkipOwedLogprobs)) {
-    return received;
+  if (OwesLogprobs(sequence) && !IsMutant(Mutant::kSkipOwedLogprobs)) {
+    return static_cast<int>(sequence.request->prompt_logprobs.size());
   }
   return tokens - 1;
+}
+
+bool Scheduler::OwesLogprobs(const Sequence& sequence) const {
+  const Request& request = *sequence.request;
+  return request.spec.sampling.prompt_logprobs >= 0 && request.leader == &sequence &&
+         static_cast<int>(request.prompt_logprobs.size()) < sequence.prompt_count - 1;
+}
+
+int Scheduler::ChunkTokensMax(const Sequence& sequence) const {
+  return OwesLogprobs(sequence) ? std::min(config_.chunk_tokens_max, logprob_rows_left_)
+                                : config_.chunk_tokens_max;
 }
 
 // Whether the block that begins at `start` is being computed for another sequence: waiting for it

@@ -121,6 +121,8 @@ class Scheduler {
   int Lookup(Sequence* sequence, int begin_block);
   int UnusedAmongFound(int found_begin) const;
   int CachedTokensMax(const Sequence& sequence) const;
+  bool OwesLogprobs(const Sequence& sequence) const;
+  int ChunkTokensMax(const Sequence& sequence) const;
   bool ClaimedByOther(Sequence* sequence, int start);
   void Claim(Sequence* sequence, int start, int end);
   bool ResolveStall(std::vector<SeqEvent>& events);
@@ -205,6 +207,7 @@ class Scheduler {
   int admission_room_ = 0;  // the same less what running sequences need for their known tokens
   int slots_left_ = 0;
   int tokens_left_ = 0;
+  int logprob_rows_left_ = 0;
   bool head_blocked_ = false;
 
   EngineStats stats_;

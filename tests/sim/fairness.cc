@@ -49,7 +49,7 @@ std::string FairnessOracle::OnPlan(const StepPlan& plan) {
 }
 
 std::string FairnessOracle::CheckSizes(const StepPlan& plan) const {
-  int tokens = 0, prefill = 0;
+  int tokens = 0, prefill = 0, logit_rows = 0;
   bool decodes = false;
   for (const Chunk& chunk : plan.chunks) {
     const auto it = slots_.find(chunk.slot.value);
@@ -58,11 +58,15 @@ std::string FairnessOracle::CheckSizes(const StepPlan& plan) const {
     if (chunk.count > config_.chunk_tokens_max)
       return StrCat("a chunk of ", chunk.count, " tokens");
     if (chunk.count > 1) prefill += chunk.count;
+    logit_rows += chunk.samples;
+    const int owed = std::min(chunk.count, it->second.prompt_count - 1 - chunk.start);
+    if (chunk.prompt_logprobs) logit_rows += std::max(0, owed);
     const bool enters = it->second.last_step == plan.step;  // back from a preemption
     decodes |=
         chunk.count == 1 && chunk.samples && chunk.start >= it->second.prompt_count && !enters;
   }
   if (tokens > config_.tokens_per_step_max) return StrCat("a step of ", tokens, " tokens");
+  if (logit_rows > config_.LogitRowsMax()) return StrCat("a step of ", logit_rows, " logit rows");
   if (static_cast<int>(slots_.size()) > config_.max_sequences) return "more sequences than slots";
   if (decodes && config_.step_stretch_percent == 0 && prefill > config_.prefill_beside_decodes) {
     return StrCat(prefill, " tokens of prefill beside decodes");
@@ -90,8 +94,8 @@ std::string FairnessOracle::CheckOldest(const StepPlan& plan) {
   }
   const int prefill_min =
       std::min(config_.prefill_reserve_tokens, config_.prefill_beside_decodes_min);
-  const int share = std::min(config_.chunk_tokens_max,
-                             std::max(1, prefill_min * config_.oldest_share_percent / 100));
+  const int share = std::min({config_.chunk_tokens_max, config_.prompt_logprob_rows_max,
+                              std::max(1, prefill_min * config_.oldest_share_percent / 100)});
   std::string wrong;
   const bool applies = ample_ && equal_priorities_ && !config_.prefix_caching;
   for (size_t i = 0; applies && i < std::min(known, first_fork); ++i) {

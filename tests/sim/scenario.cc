@@ -74,6 +74,7 @@ void MakeSizes(Random& random, sched::Config& config) {
   config.prefill_beside_decodes = config.prefill_beside_decodes_min + random.Between(0, 12);
   config.step_stretch_percent = random.Percent(50) ? 0 : random.Between(100, 600);
   config.oldest_share_percent = random.Between(20, 100);
+  config.prompt_logprob_rows_max = random.Between(1, 20);
   config.overtakes_max = random.Between(0, 6);
   config.prefix_caching = random.Percent(85);
 }

@@ -107,6 +107,27 @@ TEST(Prefix, OwedLogprobsAreComputed) {
   for (int i = 0; i < 19; ++i) EXPECT_EQ(first.prompt_logprobs[i].logprob, -static_cast<float>(i));
 }
 
+TEST(Prefix, RowsOfPromptLogprobsAreBoundedInAStep) {
+  Config config = SmallConfig();
+  config.prompt_logprob_rows_max = 10;
+  EXPECT_EQ(config.LogitRowsMax(), 18);
+  Harness h(config);
+  GenerateRequest request{.prompt = Tokens(0, 26), .max_tokens = 1};
+  request.sampling.prompt_logprobs = 0;
+  const RequestId a = h.Submit(request);
+  request.prompt = Tokens(100, 26);
+  const RequestId b = h.Submit(request);
+  const RequestId plain = h.Submit({.prompt = Tokens(200, 30), .max_tokens = 1});
+  while (h.Step()) {
+    int rows = 0;
+    for (const Chunk& chunk : h.last.chunks) rows += chunk.prompt_logprobs ? chunk.count : 0;
+    EXPECT_LE(rows, 10);
+  }
+  EXPECT_EQ(h.FirstOf(a).prompt_logprobs.size(), 25u);
+  EXPECT_EQ(h.FirstOf(b).prompt_logprobs.size(), 25u);
+  EXPECT_EQ(h.FinishOf(plain), "length");
+}
+
 TEST(Prefix, LogprobsReceivedBeforeAnEpochEndsAreNotOwedAgain) {
   Config config = SmallConfig();
   config.chunk_tokens_max = 8;
