@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <fstream>
 #include <future>
 #include <iterator>
@@ -63,6 +64,13 @@ Result<std::string> ReadTemplateFile(const std::string& path) {
   return text;
 }
 
+// What the scheduler asks for at most in one step.
+int LogitRows(const ServeOptions& options) {
+  sched::Config config;
+  config.max_sequences = options.max_num_seqs;
+  return std::min(config.LogitRowsMax(), options.max_num_batched_tokens);
+}
+
 }  // namespace
 
 Replica::~Replica() {
@@ -120,7 +128,8 @@ Status Replica::LoadWeights(const ModelFile& file, const ModelConfig& config,
   STAFFEL_ASSIGN_OR_RETURN(const int max_model_len, MaxModelLen(config, options));
   const int64_t available = AvailableMemoryBytes();
   const int64_t weights = WeightBytes(file);
-  const int64_t logits = int64_t{4} * options.max_num_batched_tokens * config.shape.vocab;
+  const int logit_rows = LogitRows(options);
+  const int64_t logits = int64_t{4} * logit_rows * config.shape.vocab;
   const int64_t free_bytes = available - weights - logits - kReserveBytes;
   if (free_bytes <= 0) {
     return absl::ResourceExhaustedError(
@@ -147,7 +156,7 @@ Status Replica::LoadWeights(const ModelFile& file, const ModelConfig& config,
   backend_options_ = {.block_size = options.block_size,
                       .block_count = pool.block_count,
                       .max_rows = options.max_num_batched_tokens,
-                      .max_sampled_rows = options.max_num_batched_tokens,
+                      .max_sampled_rows = logit_rows,
                       .max_positions = max_model_len,
                       .exact = options.exact,
                       .progress = std::move(progress)};
