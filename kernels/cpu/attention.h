@@ -56,11 +56,12 @@ STAFFEL_INLINE KvStep MakeStep(const AttentionParams& p, int token, int earliest
   return s;
 }
 
-// No hardware prefetcher follows the block table. One prefetch beside each load: all of a step at
-// once reached 42 % of the read bandwidth, this 68 %.
+// No hardware prefetcher follows the block table. One prefetch beside each load, to L2: decode of 3
+// heads of 64 reads 22 GB/s of 38 (Zen 4); to L1, whose miss buffers are fewer, 15.
 STAFFEL_INLINE void PrefetchSame(const uint16_t* next, int64_t offset) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(next) +
-                                                   2 * static_cast<uintptr_t>(offset)));
+                                                   2 * static_cast<uintptr_t>(offset)),
+                     0, 2);
 }
 
 // State of MT rows. kExact: q and probabilities are f32, else bf16 for DotPairs.
@@ -178,7 +179,7 @@ STAFFEL_INLINE void Accumulate(const KvStep& s, int dim, int m0, int z0,
       acc[m][z] = Mul(Load(state.out[m0 + m] + kLanes * (z0 + z)), Set(state.correction[m0 + m]));
     }
   }
-  const auto add = [&](const Bytes* values, int token) __attribute__((always_inline)) {
+  const auto add = [&](const Bytes* values, int token) STAFFEL_INLINE_LAMBDA {
 #pragma GCC unroll 4
     for (int m = 0; m < R; m++) {
 #pragma GCC unroll 4
@@ -255,10 +256,9 @@ void AttentionTile(const AttentionParams& p, int first) {
   for (int m = 0; m < MT; m++) {
     const F32 inverse = Set(1.0f / state.sum[m]);
     float* out = p.out[first + m];
-    ForEachVector(
-        head_dim, [&](int i, int n) __attribute__((always_inline)) {
-          StoreLanes(out + i, n, Mul(Load(state.out[m] + i), inverse));
-        });
+    ForEachVector(head_dim, [&](int i, int n) STAFFEL_INLINE_LAMBDA {
+      StoreLanes(out + i, n, Mul(Load(state.out[m] + i), inverse));
+    });
   }
 }
 

@@ -17,7 +17,15 @@
 
 #include "kernels/api/cpu_kernels.h"
 
+// Kernel bodies are one function each, whatever the compiler thinks of its size. Under sanitizers
+// such functions take minutes to compile, and speed does not matter.
+#ifdef STAFFEL_SANITIZED
+#define STAFFEL_INLINE inline
+#define STAFFEL_INLINE_LAMBDA
+#else
 #define STAFFEL_INLINE inline __attribute__((always_inline))
+#define STAFFEL_INLINE_LAMBDA __attribute__((always_inline))
+#endif
 
 namespace staffel::kernels::STAFFEL_CPU_LEVEL {
 

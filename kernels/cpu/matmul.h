@@ -17,13 +17,12 @@ STAFFEL_INLINE void StoreGroup(const MatmulParams& p, int group, int tile, int r
   const int n0 = group * kGroup, outputs = Min(kGroup, p.weight->rows - n0);
   for (int r = 0; r < rows; r++) {
     float* out = p.out + (int64_t{tile} * kTileRows + r) * p.out_stride + n0;
-    ForEachVector(
-        outputs, [&](int i, int n) __attribute__((always_inline)) {
-          F32 v = Load(products + r * kGroup + i);
-          if (p.bias != nullptr) v = Add(v, LoadLanes(p.bias + n0 + i, n));
-          if (p.accumulate) v = Add(LoadLanes(out + i, n), v);
-          StoreLanes(out + i, n, v);
-        });
+    ForEachVector(outputs, [&](int i, int n) STAFFEL_INLINE_LAMBDA {
+      F32 v = Load(products + r * kGroup + i);
+      if (p.bias != nullptr) v = Add(v, LoadLanes(p.bias + n0 + i, n));
+      if (p.accumulate) v = Add(LoadLanes(out + i, n), v);
+      StoreLanes(out + i, n, v);
+    });
   }
 }
 
@@ -134,10 +133,9 @@ inline void GatedMatmul(const GatedMatmulParams& p) {
         const int outputs = Min(kGroup, p.gate->rows - n0);
         for (int r = 0; r < rows; r++) {
           float* out = p.out_f32 + (int64_t{tile} * kTileRows + r) * p.out_f32_stride + n0;
-          ForEachVector(
-              outputs, [&](int i, int n) __attribute__((always_inline)) {
-                StoreLanes(out + i, n, Load(t.h[r] + i));
-              });
+          ForEachVector(outputs, [&](int i, int n) STAFFEL_INLINE_LAMBDA {
+            StoreLanes(out + i, n, Load(t.h[r] + i));
+          });
         }
       }
     }

@@ -59,7 +59,7 @@ template <class Fn>
 STAFFEL_INLINE void WriteRow(const Activations& a, int tile, int row, Fn&& x) {
   const int n = TileRowCount(a.rows, tile), padded = PaddedCols(a.cols);
   uint8_t* data = TileData(a, tile);
-  const auto load = [&](int i) __attribute__((always_inline)) {
+  const auto load = [&](int i) STAFFEL_INLINE_LAMBDA {
     return i < a.cols ? x(i, Min(kLanes, a.cols - i)) : Zero();
   };
   if (a.form == ActivationForm::kInt8) {
@@ -88,18 +88,16 @@ STAFFEL_INLINE void WriteRow(const Activations& a, int tile, int row, Fn&& x) {
 
 STAFFEL_INLINE void AddDelta(const PrepareParams& p, float* x, const float* delta) {
   if (p.post_norm == nullptr) {
-    ForEachVector(
-        p.cols, [&](int i, int n) __attribute__((always_inline)) {
-          StoreLanes(x + i, n, Add(LoadLanes(x + i, n), LoadLanes(delta + i, n)));
-        });
+    ForEachVector(p.cols, [&](int i, int n) STAFFEL_INLINE_LAMBDA {
+      StoreLanes(x + i, n, Add(LoadLanes(x + i, n), LoadLanes(delta + i, n)));
+    });
     return;
   }
   const F32 inverse = Set(InverseRms(delta, p.cols, p.eps));
-  ForEachVector(
-      p.cols, [&](int i, int n) __attribute__((always_inline)) {
-        const F32 d = Mul(Mul(LoadLanes(delta + i, n), inverse), LoadLanes(p.post_norm + i, n));
-        StoreLanes(x + i, n, Add(LoadLanes(x + i, n), d));
-      });
+  ForEachVector(p.cols, [&](int i, int n) STAFFEL_INLINE_LAMBDA {
+    const F32 d = Mul(Mul(LoadLanes(delta + i, n), inverse), LoadLanes(p.post_norm + i, n));
+    StoreLanes(x + i, n, Add(LoadLanes(x + i, n), d));
+  });
 }
 
 inline void PrepareRow(const PrepareParams& p, int tile, int row) {
@@ -109,15 +107,14 @@ inline void PrepareRow(const PrepareParams& p, int tile, int row) {
   if (p.out == nullptr && p.out_f32 == nullptr) return;
   const float* norm = p.norm;
   const F32 inverse = Set(norm != nullptr ? InverseRms(x, p.cols, p.eps) : 1.0f);
-  const auto y = [&](int i, int n) __attribute__((always_inline)) {
+  const auto y = [&](int i, int n) STAFFEL_INLINE_LAMBDA {
     const F32 v = LoadLanes(x + i, n);
     return norm != nullptr ? Mul(Mul(v, inverse), LoadLanes(norm + i, n)) : v;
   };
   if (p.out_f32 != nullptr) {
     float* out = p.out_f32 + m * p.out_f32_stride;
-    ForEachVector(
-        p.cols, [&](int i, int n)
-                    __attribute__((always_inline)) { StoreLanes(out + i, n, y(i, n)); });
+    ForEachVector(p.cols,
+                  [&](int i, int n) STAFFEL_INLINE_LAMBDA { StoreLanes(out + i, n, y(i, n)); });
   }
   if (p.out != nullptr) WriteRow(*p.out, tile, row, y);
 }

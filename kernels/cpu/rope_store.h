@@ -29,11 +29,9 @@ STAFFEL_INLINE void NormAndRotate(const RopeStoreParams& p, const float* norm, i
   if (norm != nullptr) {
     const int dim = p.kv->head_dim;
     const F32 inverse = Set(InverseRms(head, dim, p.norm_eps));
-    ForEachVector(
-        dim, [&](int i, int n) __attribute__((always_inline)) {
-          StoreLanes(head + i, n,
-                     Mul(Mul(LoadLanes(head + i, n), inverse), LoadLanes(norm + i, n)));
-        });
+    ForEachVector(dim, [&](int i, int n) STAFFEL_INLINE_LAMBDA {
+      StoreLanes(head + i, n, Mul(Mul(LoadLanes(head + i, n), inverse), LoadLanes(norm + i, n)));
+    });
   }
   const float* cos_sin = p.cos_sin + int64_t{position} * p.rope_dim;
   if (p.pairs == RopePairs::kInterleaved) {
@@ -48,7 +46,7 @@ STAFFEL_INLINE void StoreKv(const KvLayer& kv, int sub_block, int slot, int head
                             const float* v) {
   const int dim = PaddedHeadDim(kv.head_dim);
   alignas(64) uint16_t bits[kMaxHeadDim];
-  const auto round = [&](const float* x) __attribute__((always_inline)) {
+  const auto round = [&](const float* x) STAFFEL_INLINE_LAMBDA {
     for (int i = 0; i < dim; i += kLanes) {
       const int n = Min(kLanes, kv.head_dim - i);
       StoreBf16(bits + i, n > 0 ? LoadLanes(x + i, n) : Zero());

@@ -2,20 +2,36 @@
 // rows takes the same float operations in the same order for a row, so its bits do not depend on
 // the others:
 //   int8:  y = fma(float(dot) * activation scale, scale, y), then y = fma(min, scaled sum, y)
-//   float: even and odd k (pairs for bf16) in two sums, added at the end
+//   float: even and odd k (pairs for bf16) in two sums, added at the end; the hardware prefetcher
+//   follows its plain stream best alone
 #pragma once
 
 #include "kernels/cpu/tile_decode.h"
 
 namespace staffel::kernels::STAFFEL_CPU_LEVEL {
 
-// Bytes ahead in the weight stream. It runs over the end of a group into the next one and the next
-// matrix; from memory this is worth more than any instruction (8 rows: 9 to 24 GB/s a core).
-inline constexpr int kPrefetchBytes = 8192;
+// Prefetch distances in the weight stream. They run over the end of a group into the next one and
+// the next matrix; from memory they are worth more than any instruction. Measured on Zen 4, GB/s of
+// Q4_1 / Q8_0 / Q4_K with 4 rows: none 15 / 21 / 12, 8 KiB to L1 19 / 21 / 17, these two 25 / 25
+// / 20. One row of a plain type leaves too little work a line to hide L2 behind, and keeps to L1.
+inline constexpr int kFarBytes = 16384;    // to L2
+inline constexpr int kNearBytes = 2048;    // to L1
+inline constexpr int kSingleBytes = 4096;  // to L1, one row
 
-STAFFEL_INLINE void PrefetchTile(const uint8_t* tile, int bytes) {
-  const uintptr_t ahead = reinterpret_cast<uintptr_t>(tile) + kPrefetchBytes;
-  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(reinterpret_cast<const void*>(ahead + i));
+// Lines [begin, end) of a tile, further on in the stream. Spread over the work: all lines of a K
+// tile at once fill the miss buffers and stall the loads of this tile (8 rows: 6 against 11 GB/s).
+template <Format F, int MT>
+STAFFEL_INLINE void PrefetchLines(const uint8_t* tile, int begin, int end) {
+  constexpr bool kPlain = InfoOf(F).tile_k == 64 && InfoOf(F).high_bytes == 0;
+  const uintptr_t at = reinterpret_cast<uintptr_t>(tile);
+  for (int i = begin; i < end; i++) {
+    if constexpr (MT == 1 && kPlain) {
+      __builtin_prefetch(reinterpret_cast<const void*>(at + kSingleBytes + 64 * i), 0, 3);
+    } else {
+      __builtin_prefetch(reinterpret_cast<const void*>(at + kFarBytes + 64 * i), 0, 2);
+      __builtin_prefetch(reinterpret_cast<const void*>(at + kNearBytes + 64 * i), 0, 3);
+    }
+  }
 }
 
 // Rows [row, row + R) of a tile of MT rows, outputs of `part`, one weight tile at k0 (multiple of
@@ -36,6 +52,10 @@ STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, in
   const TileScales<F> scales(tile, part);
 #pragma GCC unroll 2
   for (int b = 0; b < kBlocks; b++) {
+    if (row == 0 && part == 0) {
+      constexpr int kLines = TileBytes(F) / 64;
+      PrefetchLines<F, MT>(tile, b * kLines / kBlocks, (b + 1) * kLines / kBlocks);
+    }
     Bytes w[8];
     LoadOperands<F>(tile, b, part, w);
 #pragma GCC unroll 2
@@ -82,7 +102,6 @@ void Int8Product(const uint8_t* group, uint8_t* data, int cols, float* out) {
   }
   const uint8_t* tile = group;
   for (int k = 0; k < padded; k += info.tile_k, tile += TileBytes(F)) {
-    PrefetchTile(tile, TileBytes(F));
     for (int p = 0; p < kParts; p++) {
       for (int r = 0; r < kWhole; r += kRowsPerPass) {
         Int8Tiles<F, MT, kRowsPerPass>(tile, a, k, r, p, sums[p] + r);
@@ -105,16 +124,14 @@ STAFFEL_INLINE void FloatRows(const uint8_t* group, const float* a, int padded, 
     const uint8_t* tile = group;
     const float* x = a + row;  // [k][MT]
     for (int k0 = 0; k0 < padded; k0 += InfoOf(F).tile_k, tile += TileBytes(F)) {
-      PrefetchTile(tile, TileBytes(F));
-      ForEachPair<F>(
-          tile, p, [&](int k, F32 w0, F32 w1) __attribute__((always_inline)) {
-            const float* x0 = x + int64_t{k0 + k} * MT;
+      ForEachPair<F>(tile, p, [&](int k, F32 w0, F32 w1) STAFFEL_INLINE_LAMBDA {
+        const float* x0 = x + int64_t{k0 + k} * MT;
 #pragma GCC unroll 8
-            for (int r = 0; r < R; r++) {
-              even[r] = Fma(w0, Set(x0[r]), even[r]);
-              odd[r] = Fma(w1, Set(x0[MT + r]), odd[r]);
-            }
-          });
+        for (int r = 0; r < R; r++) {
+          even[r] = Fma(w0, Set(x0[r]), even[r]);
+          odd[r] = Fma(w1, Set(x0[MT + r]), odd[r]);
+        }
+      });
     }
     for (int r = 0; r < R; r++) {
       Store(out + kGroup * (row + r) + kLanes * p, Add(even[r], odd[r]));
@@ -141,7 +158,6 @@ STAFFEL_INLINE void Bf16Rows(const uint8_t* group, const uint8_t* data, int pair
     const uint8_t* w = group + p * kPartBytes;
     const uint8_t* x = data + 4 * row;  // [k / 2][MT][2]
     for (int i = 0; i < pairs; i += 2, w += 2 * kLine, x += 8 * MT) {
-      PrefetchTile(w, 2 * kLine);
       const Bytes w0 = LoadBytes(w), w1 = LoadBytes(w + kLine);
 #pragma GCC unroll 8
       for (int r = 0; r < R; r++) {
