@@ -87,7 +87,10 @@ int AskLive(const char* host, int port) {
 }
 
 TEST(HttpBind, Ipv6AndDualStack) {
-  if (!BindOn("::1", 0).ok()) FAIL() << "this machine has no IPv6";
+  if (Status status = BindOn("::1", 0); !status.ok()) {  // a machine without IPv6
+    EXPECT_NE(std::string(status.message()).find("[::1]:0"), std::string::npos) << status;
+    return;
+  }
   for (const char* host : {"::1", "[::1]"}) {
     HttpServerOptions options = LocalOptions();
     options.hosts = {host};
