@@ -71,7 +71,7 @@ HttpConnection::~HttpConnection() {
 
 void HttpConnection::Start() {
   worker_->connections.insert(this);
-  if (context_.stopping) return Close();
+  if (context_.draining) return Close();
   error_code ignored;
   socket_.non_blocking(true, ignored);
   deadline_ = Now() + context_.options.timeouts.header;

@@ -24,8 +24,8 @@ struct HttpContext {
   ApiKeys keys;  // set by Bind, before the threads
   Metrics* metrics = nullptr;
   RouteTable routes;
-  std::atomic<bool> draining = false;  // connections end with the answer they are at
-  std::atomic<bool> stopping = false;  // ... and new ones at once
+  std::atomic<bool> draining =
+      false;  // connections end with the answer they are at, new ones at once
   std::atomic<int> connections = 0;
   std::atomic<size_t> body_bytes = 0;  // of all requests in progress
 

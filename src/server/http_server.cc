@@ -207,7 +207,6 @@ void HttpServer::Shutdown(Duration deadline) {
     std::unique_lock lock(context.drain_mutex);
     context.drained.wait_for(lock, deadline, [&] { return context.connections == 0; });
   }
-  context.stopping = true;
   for (auto& worker : impl_->workers) {
     net::post(worker->io, [worker] {
       auto connections = worker->connections;
