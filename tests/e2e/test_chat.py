@@ -13,8 +13,8 @@ class SmolLM2(ServerTest):
         return reply.usage["prompt_tokens"]
 
     def test_a_sensible_answer(self):
-        reply = self.server.chat("What is the capital of France?", max_tokens=32)
-        self.assertIn("Paris", reply.text())
+        reply = self.server.chat("What is gravity?", max_tokens=48)
+        self.assertIn("force", reply.text())
 
     def test_prompt_sizes_are_those_of_the_reference(self):
         for messages, count in (("hi", 31), ("", 30), ("😀", 33), ("12345", 35),

@@ -18,8 +18,8 @@ class Client(ServerTest):
         cls.client = openai.OpenAI(base_url=f"http://127.0.0.1:{cls.server.port}/v1", api_key="secret", max_retries=0)
 
     def chat(self, **fields):
-        return self.client.chat.completions.create(**{"model": "smollm2", "temperature": 0, "max_tokens": 24,
-                                                      "messages": [{"role": "user", "content": "What is the capital of France?"}], **fields})
+        return self.client.chat.completions.create(**{"model": "smollm2", "temperature": 0, "max_tokens": 48,
+                                                      "messages": [{"role": "user", "content": "What is gravity?"}], **fields})
 
     def test_models(self):
         model = self.client.models.list().data[0]
@@ -27,7 +27,7 @@ class Client(ServerTest):
 
     def test_chat_whole_and_streamed_agree(self):
         whole = self.chat()
-        self.assertIn("Paris", whole.choices[0].message.content)
+        self.assertIn("force", whole.choices[0].message.content)
         text, usage = "", None
         for chunk in self.chat(stream=True, stream_options={"include_usage": True}):
             if chunk.choices:

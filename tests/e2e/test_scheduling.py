@@ -46,7 +46,7 @@ class PrefixCache(ServerTest):
         rng = random.Random(1)
         shared = " ".join(rng.choice(("sea", "ship", "storm", "bread")) for _ in range(300))
         tails = [f"{shared} Number {i}:" for i in range(4)]
-        with Server(SMOLLM2, "--enable-prefix-caching", "false") as cold:
+        with Server(SMOLLM2, "--enable-prefix-caching=false") as cold:
             want = [cold.complete(t).text() for t in tails]
             self.assertEqual(cold.complete(tails[0]).usage["prompt_tokens_details"]["cached_tokens"], 0)
         replies = [self.server.complete(t) for t in tails]
