@@ -358,6 +358,7 @@ bool Engine::WaitUntilIdle(Time deadline) {
 }
 
 void Engine::Stop() {
+  if (std::exchange(stopped_, true)) return;
   {
     std::lock_guard lock(mailbox_->mutex);
     mailbox_->stopping = true;

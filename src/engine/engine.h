@@ -65,7 +65,9 @@ class Engine final : public EngineClient {
   void Drain(Time deadline);
   // Waits until no request is left, at most until `deadline`; whether that is so.
   bool WaitUntilIdle(Time deadline);
-  // Ends every request with kError and joins the thread.
+  // Ends every request with kError and joins the thread. After this neither the transport nor the
+  // clock is touched again, so they may end before the engine. Once is enough; the destructor calls
+  // it.
   void Stop();
 
   // A worker is lost, noticed by other means than a step's outcome (heartbeat).
@@ -138,6 +140,7 @@ class Engine final : public EngineClient {
   const Clock* const clock_;
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   std::thread thread_;
+  bool stopped_ = false;  // of the thread that calls Stop
 
   // Engine thread only.
   sched::Scheduler scheduler_;

@@ -209,6 +209,23 @@ TEST_F(EngineTest, AnIdInUseIsRefusedAndFreeAfterTheEnd) {
   RunToRest();
 }
 
+TEST_F(EngineTest, TransportAndClockMayEndBetweenStopAndTheEnginesEnd) {
+  struct CountingClock final : Clock {
+    Time Now() const override {
+      ++reads;
+      return Time();
+    }
+    mutable int reads = 0;
+  } counting;
+  auto made = Engine::Create(SmallOptions(), &transport, &counting);
+  ASSERT_TRUE(made.ok());
+  (*made)->Stop();
+  const int reads = counting.reads;
+  EXPECT_EQ((*made)->stats().running, 0);
+  made->reset();
+  EXPECT_EQ(counting.reads, reads) << "the clock was read after Stop";
+}
+
 TEST_F(EngineTest, CancelEndsWithinATurn) {
   Make();
   auto sink = Submit(4, 100);
