@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <string_view>
 
 #include "base/strings.h"
@@ -52,6 +53,14 @@ bool IsServiceLink(std::string_view name, std::string_view value) {
   if (value.starts_with("tcp://") || value.starts_with("udp://")) return true;
   const size_t port = name.find("_PORT_");
   return port != name.npos && port + 6 < name.size() && std::isdigit(name[port + 6]);
+}
+
+// Variables of the tests, benchmarks and scripts (tests/README.md).
+bool BelongsToTests(std::string_view name) {
+  constexpr std::string_view kNames[] = {
+      "STAFFEL_MODELS",         "STAFFEL_SEED",   "STAFFEL_BINARY",    "STAFFEL_BUILD",
+      "STAFFEL_UPDATE_GOLDENS", "STAFFEL_WORLDS", "STAFFEL_ALL_LEVELS"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 }  // namespace
@@ -108,8 +117,7 @@ Result<std::vector<OptionValue>> ReadEnvironment(const OptionList& list,
     if (!entry.starts_with("STAFFEL_") || equals == entry.npos) continue;
     const std::string variable(entry.substr(0, equals));
     const std::string_view value = entry.substr(equals + 1);
-    if (variable == "STAFFEL_MODELS" || variable == "STAFFEL_SEED") continue;
-    if (IsServiceLink(variable, value)) continue;
+    if (BelongsToTests(variable) || IsServiceLink(variable, value)) continue;
     const std::string name = NameOfVariable(variable);
     const Option* option = list.Find(name);
     if (option == nullptr) {

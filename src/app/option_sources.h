@@ -30,8 +30,8 @@ Result<CommandLine> ReadFlags(const OptionList& list, const std::string& positio
                               std::vector<std::string> args);
 
 // `environment`: NAME=value strings, null-terminated, as in environ(7). Variables that Kubernetes
-// makes for a service called "staffel" are passed over, and so are STAFFEL_MODELS and STAFFEL_SEED,
-// which belong to the tests.
+// makes for a service called "staffel" are passed over, and so are those of the tests
+// (STAFFEL_MODELS, STAFFEL_SEED, ...).
 Result<std::vector<OptionValue>> ReadEnvironment(const OptionList& list,
                                                  const char* const* environment);
 

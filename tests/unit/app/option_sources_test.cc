@@ -123,12 +123,12 @@ TEST_F(OptionSourcesTest, Variables) {
 }
 
 TEST_F(OptionSourcesTest, ServiceLinksAndTestVariablesArePassedOver) {
-  EXPECT_EQ(
-      Load({}, {"STAFFEL_PORT=tcp://10.0.0.1:8000", "STAFFEL_SERVICE_HOST=10.0.0.1",
-                "STAFFEL_SERVICE_PORT=8000", "STAFFEL_SERVICE_PORT_HTTP=8000",
-                "STAFFEL_PORT_8000_TCP=tcp://10.0.0.1:8000", "STAFFEL_PORT_8000_TCP_PROTO=tcp",
-                "STAFFEL_WEB_SERVICE_HOST=10.0.0.2", "STAFFEL_MODELS=/models", "STAFFEL_SEED=1"}),
-      "ok");
+  EXPECT_EQ(Load({}, {"STAFFEL_PORT=tcp://10.0.0.1:8000", "STAFFEL_SERVICE_HOST=10.0.0.1",
+                      "STAFFEL_SERVICE_PORT=8000", "STAFFEL_SERVICE_PORT_HTTP=8000",
+                      "STAFFEL_PORT_8000_TCP=tcp://10.0.0.1:8000",
+                      "STAFFEL_PORT_8000_TCP_PROTO=tcp", "STAFFEL_WEB_SERVICE_HOST=10.0.0.2",
+                      "STAFFEL_MODELS=/models", "STAFFEL_SEED=1", "STAFFEL_BINARY=/staffel"}),
+            "ok");
   EXPECT_EQ(s_.port, 8000);
 }
 
