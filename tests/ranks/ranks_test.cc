@@ -11,6 +11,7 @@
 
 #include "base/strings.h"
 #include "comm/local/local_communicator.h"
+#include "device/cpu/cpu_backend.h"
 #include "device/ref/ref_backend.h"
 #include "model/model.h"
 #include "plan/placement.h"
@@ -19,8 +20,14 @@
 namespace staffel {
 namespace {
 
-constexpr int kBlockSize = 4;
 constexpr int kPositions = 64;
+
+// What a model is run with: tokens of a block, and how much logits may differ between layouts.
+struct Setup {
+  Backend& backend;
+  int block_size = 4;
+  double bound = 1e-3;
+};
 
 struct Layout {
   int tp = 1, pp = 1;
@@ -30,7 +37,7 @@ struct Layout {
 // All ranks of one replica, stepped together.
 class Cluster {
  public:
-  static Result<std::unique_ptr<Cluster>> Create(const FakeModel& model, Backend& backend,
+  static Result<std::unique_ptr<Cluster>> Create(const FakeModel& model, const Setup& setup,
                                                  const Layout& layout) {
     auto cluster = std::make_unique<Cluster>();
     STAFFEL_ASSIGN_OR_RETURN(ModelConfig config, ReadConfig(model));
@@ -43,15 +50,15 @@ class Cluster {
     for (const RankShard& shard : cluster->plan_.ranks) {
       STAFFEL_ASSIGN_OR_RETURN(Program program, BuildProgram(config, shard));
       BackendOptions options;
-      options.block_size = kBlockSize;
-      options.block_count = 2 * kPositions / kBlockSize;
+      options.block_size = setup.block_size;
+      options.block_count = 2 * kPositions / setup.block_size;
       options.max_rows = 32;
       options.max_sampled_rows = 32;
       options.max_positions = kPositions;
-      options.exact = true;
       STAFFEL_ASSIGN_OR_RETURN(
           std::unique_ptr<Executable> executable,
-          backend.Prepare(program, model, cluster->communicators_[shard.rank].get(), options));
+          setup.backend.Prepare(program, model, cluster->communicators_[shard.rank].get(),
+                                options));
       cluster->executables_.push_back(std::move(executable));
     }
     return cluster;
@@ -96,16 +103,17 @@ struct Sequence {
   int computed = 0;
 };
 
+// By sequence: the tokens drawn, and the logits they were drawn from.
 struct Answer {
   std::vector<TokenId> tokens[2];
-  std::vector<std::vector<float>> logits;  // of every draw, in order
+  std::vector<std::vector<float>> logits[2];
 };
 
 // Two sequences: the first decodes while the second is still prefilled, four tokens a step.
-Answer Generate(Cluster& cluster) {
+Answer Generate(Cluster& cluster, int block_size) {
   Sequence sequences[2];
   for (int s = 0; s < 2; ++s) {
-    for (int i = 0; i < kPositions / kBlockSize; ++i) {
+    for (int i = 0; i < kPositions / block_size; ++i) {
       sequences[s].blocks.push_back(BlockId(2 * i + 1 - s));
     }
   }
@@ -123,7 +131,7 @@ Answer Generate(Cluster& cluster) {
       const int count = std::min(4, known - sequence.computed);
       rows.push_back({static_cast<int>(tokens.size()), count, sequence.computed,
                       absl::MakeConstSpan(sequence.blocks)
-                          .first((sequence.computed + count + kBlockSize - 1) / kBlockSize)});
+                          .first((sequence.computed + count + block_size - 1) / block_size)});
       for (int i = 0; i < count; ++i) {
         tokens.push_back(sequence.tokens[sequence.computed]);
         positions.push_back(sequence.computed++);
@@ -140,39 +148,49 @@ Answer Generate(Cluster& cluster) {
     if (!status.ok()) return answer;
     for (size_t r = 0; r < drawing.size(); ++r) {
       std::vector<float> row = cluster.Logits(static_cast<int>(r));
-      sequences[drawing[r]].tokens.push_back(
-          static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin()));
-      answer.logits.push_back(std::move(row));
+      const int s = drawing[r];
+      const TokenId best =
+          static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin());
+      sequences[s].tokens.push_back(best);
+      answer.tokens[s].push_back(best);
+      answer.logits[s].push_back(std::move(row));
     }
   }
-  for (int s = 0; s < 2; ++s) answer.tokens[s] = sequences[s].tokens;
   return answer;
 }
 
-void ExpectSameTokens(const FakeModel& model, Backend& backend) {
-  Result<std::unique_ptr<Cluster>> whole = Cluster::Create(model, backend, {});
+void ExpectSameTokens(const FakeModel& model, const Setup& setup) {
+  Result<std::unique_ptr<Cluster>> whole = Cluster::Create(model, setup, {});
   ASSERT_TRUE(whole.ok()) << whole.status();
-  const Answer expected = Generate(**whole);
+  const Answer expected = Generate(**whole, setup.block_size);
   double worst = 0;
+  int near_ties = 0;
   const Layout layouts[] = {
       {2, 1, {}}, {3, 1, {}},        {3, 1, {3, 1, 2}},    {4, 1, {}}, {5, 1, {}},
       {1, 2, {}}, {1, 3, {1, 5, 2}}, {2, 2, {1, 3, 1, 1}}, {3, 2, {}}, {1, 4, {}},
   };
   for (const Layout& layout : layouts) {
     SCOPED_TRACE(StrCat("tp ", layout.tp, " pp ", layout.pp));
-    Result<std::unique_ptr<Cluster>> cluster = Cluster::Create(model, backend, layout);
+    Result<std::unique_ptr<Cluster>> cluster = Cluster::Create(model, setup, layout);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
-    const Answer answer = Generate(**cluster);
-    for (int s = 0; s < 2; ++s) EXPECT_EQ(answer.tokens[s], expected.tokens[s]);
-    ASSERT_EQ(answer.logits.size(), expected.logits.size());
-    for (size_t i = 0; i < answer.logits.size(); ++i) {
-      for (size_t t = 0; t < answer.logits[i].size(); ++t) {
-        worst = std::max<double>(worst, std::abs(answer.logits[i][t] - expected.logits[i][t]));
+    const Answer answer = Generate(**cluster, setup.block_size);
+    for (int s = 0; s < 2; ++s) {
+      ASSERT_EQ(answer.tokens[s].size(), expected.tokens[s].size());
+      for (size_t i = 0; i < answer.tokens[s].size(); ++i) {
+        const std::vector<float>&got = answer.logits[s][i], &want = expected.logits[s][i];
+        for (size_t t = 0; t < got.size(); ++t) {
+          worst = std::max<double>(worst, std::abs(got[t] - want[t]));
+        }
+        const TokenId token = answer.tokens[s][i], wanted = expected.tokens[s][i];
+        if (token == wanted) continue;
+        ++near_ties;
+        EXPECT_LE(want[wanted] - want[token], 2 * setup.bound) << "sequence " << s << " draw " << i;
+        break;  // what follows has another prefix
       }
     }
   }
-  std::cout << "largest difference of a logit: " << worst << "\n";
-  EXPECT_LT(worst, 1e-3);
+  std::cout << "largest difference of a logit: " << worst << ", near ties: " << near_ties << "\n";
+  EXPECT_LT(worst, setup.bound);
 }
 
 TinyShape Shape(bool tied, int window) {
@@ -183,25 +201,46 @@ TinyShape Shape(bool tied, int window) {
 }
 
 TEST(Ranks, LlamaTied) {
-  ExpectSameTokens(*MakeTinyModel("llama", Shape(true, 0)), *MakeRefBackend());
+  ExpectSameTokens(*MakeTinyModel("llama", Shape(true, 0)), {*MakeRefBackend()});
 }
 TEST(Ranks, LlamaUntiedWithWindow) {
-  ExpectSameTokens(*MakeTinyModel("llama", Shape(false, 6)), *MakeRefBackend());
+  ExpectSameTokens(*MakeTinyModel("llama", Shape(false, 6)), {*MakeRefBackend()});
 }
 TEST(Ranks, LlamaWithOutputBias) {
   auto model = MakeTinyModel("llama", Shape(true, 0));
   for (int layer = 0; layer < 4; ++layer) {
     model->AddTensor(StrCat("blk.", layer, ".attn_output.bias"), 1, 64, 1.0f);
   }
-  ExpectSameTokens(*model, *MakeRefBackend());
+  ExpectSameTokens(*model, {*MakeRefBackend()});
 }
 TEST(Ranks, Qwen2) {
-  ExpectSameTokens(*MakeTinyModel("qwen2", Shape(false, 0)), *MakeRefBackend());
+  ExpectSameTokens(*MakeTinyModel("qwen2", Shape(false, 0)), {*MakeRefBackend()});
 }
 TEST(Ranks, Gemma3) {
   auto model = MakeTinyModel("gemma3", Shape(false, 6));
   model->keys["gemma3.attention.sliding_window_pattern"] = int64_t{2};
-  ExpectSameTokens(*model, *MakeRefBackend());
+  ExpectSameTokens(*model, {*MakeRefBackend()});
+}
+
+// Ranges of quantised weights, and the CPU backend in its default mode: activations in 8 bits and
+// attention in bf16 turn differences of the last bit into larger ones.
+TEST(Ranks, QuantisedWeights) {
+  for (const char* architecture : {"llama", "qwen2", "gemma3"}) {
+    TinyShape shape = Shape(false, 6);
+    shape.head_dim = 32;  // a block of 32 is not cut
+    auto model = MakeTinyModel(architecture, shape);
+    model->QuantiseMatrices();
+    ExpectSameTokens(*model, {*MakeRefBackend()});
+    Result<std::unique_ptr<Backend>> cpu = MakeCpuBackend({.threads = 1});
+    ASSERT_TRUE(cpu.ok()) << cpu.status();
+    ExpectSameTokens(*model, {**cpu, 16, 0.3});
+  }
+}
+
+TEST(Ranks, PlainWeightsOnTheCpuBackend) {
+  Result<std::unique_ptr<Backend>> cpu = MakeCpuBackend({.threads = 1});
+  ASSERT_TRUE(cpu.ok()) << cpu.status();
+  ExpectSameTokens(*MakeTinyModel("llama", Shape(false, 0)), {**cpu, 16, 0.1});
 }
 
 }  // namespace

@@ -42,6 +42,31 @@ void FakeModel::RetypeTensor(const std::string& name, DType type) {
   }
 }
 
+void FakeModel::QuantiseMatrices() {
+  constexpr int kBlock = 32;
+  for (TensorView& tensor : tensors_) {
+    if (tensor.type != DType::kF32 || tensor.rows == 1 || tensor.cols % kBlock != 0) continue;
+    const std::vector<uint8_t> floats = std::move(bytes_[tensor.name]);
+    std::vector<uint8_t>& blocks = bytes_[tensor.name];
+    for (size_t at = 0; at < floats.size(); at += kBlock * sizeof(float)) {
+      float values[kBlock], largest = 0;
+      std::memcpy(values, floats.data() + at, sizeof values);
+      for (float value : values) largest = std::max(largest, std::abs(value));
+      // The scale is a power of two, 2^-k with 0 <= k < 15: an f16 of that exponent alone.
+      const int k = std::clamp(static_cast<int>(std::floor(std::log2(127 / largest))), 0, 14);
+      const uint16_t scale = static_cast<uint16_t>((15 - k) << 10);
+      blocks.push_back(static_cast<uint8_t>(scale));
+      blocks.push_back(static_cast<uint8_t>(scale >> 8));
+      for (float value : values) {
+        blocks.push_back(
+            static_cast<uint8_t>(static_cast<int8_t>(std::lround(std::ldexp(value, k)))));
+      }
+    }
+    tensor.type = DType::kQ8_0;
+    tensor.bytes = blocks;
+  }
+}
+
 Result<TokenizerSpec> FakeModel::ReadTokenizer() const {
   TokenizerSpec spec;
   spec.model = "gpt2";

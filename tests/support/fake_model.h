@@ -28,6 +28,8 @@ class FakeModel final : public ModelFile, public Metadata, public WeightSource {
   // Another shape for the same bytes, or more of them (zero).
   void ReshapeTensor(const std::string& name, int64_t rows, int64_t cols);
   void RetypeTensor(const std::string& name, DType type);
+  // All f32 matrices of whole blocks of 32 become Q8_0, rounded.
+  void QuantiseMatrices();
 
   const std::string& path() const override { return path_; }
   int64_t file_bytes() const override { return 0; }
