@@ -24,6 +24,17 @@ std::string IdsJson(absl::Span<const TokenId> tokens) {
   return out + "]";
 }
 
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+void AppendModel(std::string& out, const ServedModel& model, std::string_view name) {
+  out += "{\"id\":";
+  AppendJsonString(out, name);
+  StrAppend(out, ",\"object\":\"model\",\"created\":", model.created_unix_s,
+            ",\"owned_by\":\"staffel\",\"root\":");
+  AppendJsonString(out, model.names[0]);
+  StrAppend(out, ",\"parent\":null,\"max_model_len\":", model.limits.max_model_len, "}");
+}
+
 // Fields of text completions that this version cannot honour.
 void RefuseCompletionFields(FieldReader& reader, int n) {
   if (reader.String("suffix").value_or("") != "") {
@@ -55,6 +66,7 @@ void Api::Register(Router& router) {
   Add(router, "POST", "/v1/chat/completions", &Api::Chat);
   Add(router, "POST", "/v1/completions", &Api::Completions);
   Add(router, "GET", "/v1/models", &Api::Models);
+  Add(router, "GET", "/v1/models/*", &Api::Model);
   Add(router, "POST", "/tokenize", &Api::Tokenize);
   Add(router, "POST", "/detokenize", &Api::Detokenize);
   Add(router, "POST", "/v1/chat/completions/render", &Api::Render);
@@ -166,14 +178,19 @@ void Api::Completions(const std::shared_ptr<const ServedModel>& model, HttpReque
 void Api::Models(const std::shared_ptr<const ServedModel>& model, HttpRequest, Writer writer) {
   std::string out = "{\"object\":\"list\",\"data\":[";
   for (size_t i = 0; i < model->names.size(); i++) {
-    out += i > 0 ? ",{\"id\":" : "{\"id\":";
-    AppendJsonString(out, model->names[i]);
-    StrAppend(out, ",\"object\":\"model\",\"created\":", model->created_unix_s,
-              ",\"owned_by\":\"staffel\",\"root\":");
-    AppendJsonString(out, model->names[0]);
-    StrAppend(out, ",\"parent\":null,\"max_model_len\":", model->limits.max_model_len, "}");
+    if (i > 0) out += ",";
+    AppendModel(out, *model, model->names[i]);
   }
   writer->Send(200, "application/json", out + "]}");
+}
+
+void Api::Model(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
+                Writer writer) {
+  std::string name = request.path.substr(kModelPrefix.size());
+  if (auto error = CheckModelName(*model, Json{{"model", name}})) return SendError(*writer, *error);
+  std::string out;
+  AppendModel(out, *model, name);
+  writer->Send(200, "application/json", out);
 }
 
 void Api::Tokenize(const std::shared_ptr<const ServedModel>& model, HttpRequest request,

@@ -35,6 +35,7 @@ class Api {
   void Completions(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
                    Writer writer);
   void Models(const std::shared_ptr<const ServedModel>& model, HttpRequest request, Writer writer);
+  void Model(const std::shared_ptr<const ServedModel>& model, HttpRequest request, Writer writer);
   void Tokenize(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
                 Writer writer);
   void Detokenize(const std::shared_ptr<const ServedModel>& model, HttpRequest request,

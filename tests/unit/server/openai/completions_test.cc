@@ -105,7 +105,18 @@ TEST(Tokenize, RoundTripsAndRefusesBadIds) {
   EXPECT_EQ(world.Post("/detokenize", R"({"tokens":[258]})")->error_param(), "tokens");
   EXPECT_EQ(world.Post("/detokenize", R"({})")->error_param(), "tokens");
   EXPECT_EQ(world.Post("/tokenize", R"({})")->error_param(), "prompt");
-  EXPECT_EQ(world.Post("/v1/models", "", "GET")->json()["data"][0]["id"], "tiny");
+}
+
+TEST(Models, ListAndEachByName) {
+  ApiWorld world;
+  auto list = world.Post("/v1/models", "", "GET")->json();
+  EXPECT_EQ(list["data"].size(), 2u);
+  EXPECT_EQ(list["data"][0]["id"], "tiny");
+  EXPECT_EQ(world.Post("/v1/models/tiny", "", "GET")->json(), list["data"][0]);
+  EXPECT_EQ(world.Post("/v1/models/%61lias", "", "GET")->json(), list["data"][1]);
+  auto unknown = world.Post("/v1/models/org/other", "", "GET");
+  EXPECT_EQ(unknown->status, 404);
+  EXPECT_EQ(unknown->json()["error"]["code"], "model_not_found");
 }
 
 TEST(ParseBody, RefusesWhatIsNotOneObject) {

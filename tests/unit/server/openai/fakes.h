@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/http.h"
+#include "server/http_router.h"
 #include "server/openai/api.h"
 #include "text/chat_template.h"
 
@@ -154,6 +155,7 @@ class InlineRunner final : public TaskRunner {
   void Post(std::function<void()> task) override { task(); }
 };
 
+// Remembers every route.
 class MapRouter final : public Router {
  public:
   void Handle(std::string method, std::string path, HttpHandler handler) override {
@@ -184,10 +186,11 @@ struct ApiWorld {
     auto writer = std::make_shared<RecordingWriter>();
     HttpRequest request;
     request.method = method;
-    request.path = path;
     request.body = body;
     request.request_id = "r1";
-    router.handlers.at(method + " " + path)(std::move(request), writer);
+    RouteMatch match = router.Find(method, path);
+    request.path = match.path;
+    match.handler(std::move(request), writer);
     return writer;
   }
   // A chat with one user message "hi" and the given further members, e.g. R"("n":2)".
@@ -201,7 +204,7 @@ struct ApiWorld {
 
   InlineRunner runner;
   Api api{&runner};
-  MapRouter router;
+  RouteTable router;
   std::shared_ptr<FakeEngine> engine;
 };
 
