@@ -1,6 +1,7 @@
 #include "device/ref/ref_backend.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -23,8 +24,12 @@ struct LayerKv {
 class RefExecutable final : public Executable {
  public:
   RefExecutable(const Program& program, const BackendOptions& options, Communicator* group,
-                int threads)
-      : program_(program), options_(options), group_(group), pool_(threads) {}
+                int threads, RefKv kv_precision)
+      : program_(program),
+        options_(options),
+        group_(group),
+        pool_(threads),
+        kv_precision_(kv_precision) {}
 
   Status Load(const std::vector<WeightSlice>& slices, const WeightSource& source);
   Status Run(const BatchTensors& batch) override;
@@ -70,6 +75,7 @@ class RefExecutable final : public Executable {
   }
 
   void CopyBlocks();
+  void RoundKv(int layer, int32_t block, int slot);
   Status RunOp(const EmbedOp& op);
   Status RunOp(const AddRmsNormOp& op);
   Status RunOp(const LinearOp& op);
@@ -87,6 +93,7 @@ class RefExecutable final : public Executable {
   const BackendOptions options_;
   Communicator* const group_;
   ThreadPool pool_;
+  const RefKv kv_precision_;
   std::vector<std::vector<float>> weights_;  // by WeightId, dequantised
   std::vector<std::vector<float>> values_;   // by ValueId, [max rows, cols]
   std::vector<LayerKv> kv_;                  // by layer
@@ -211,8 +218,24 @@ Status RefExecutable::RunOp(const RopeAndStoreKvOp& op) {
   ForRows([&](int row, int position, const int32_t* blocks) {
     ref::RopeAndStoreKv(args, position, blocks, Data(op.qkv) + int64_t{row} * Cols(op.qkv),
                         Kv(op.layer));
+    const int size = options_.block_size;
+    if (kv_precision_ == RefKv::kBf16) RoundKv(op.layer, blocks[position / size], position % size);
   });
   return absl::OkStatus();
+}
+
+void RefExecutable::RoundKv(int layer, int32_t block, int slot) {
+  const ref::KvView kv = Kv(layer);
+  for (int head = 0; head < kv.kv_heads; ++head) {
+    for (float* store : {kv.keys, kv.values}) {
+      float* vector = store + kv.Offset(block, head, slot);
+      for (int i = 0; i < kv.head_dim; ++i) {
+        uint32_t bits = std::bit_cast<uint32_t>(vector[i]);
+        bits += 0x7fff + (bits >> 16 & 1);
+        vector[i] = std::bit_cast<float>(bits & 0xffff0000);
+      }
+    }
+  }
 }
 
 Status RefExecutable::RunOp(const PagedAttentionOp& op) {
@@ -285,7 +308,7 @@ void RefExecutable::Trace(int index) {
 
 class RefBackend final : public Backend {
  public:
-  explicit RefBackend(int threads) : threads_(threads) {}
+  RefBackend(int threads, RefKv kv) : threads_(threads), kv_(kv) {}
 
   std::string Describe() const override {
     return StrCat("ref: plain f32, ", threads_, threads_ == 1 ? " thread" : " threads");
@@ -299,19 +322,20 @@ class RefBackend final : public Backend {
                                               const BackendOptions& options) override {
     STAFFEL_RETURN_IF_ERROR(CheckPrepare(program, group, options));
     STAFFEL_ASSIGN_OR_RETURN(const std::vector<WeightSlice> slices, FindWeights(program, weights));
-    auto executable = std::make_unique<RefExecutable>(program, options, group, threads_);
+    auto executable = std::make_unique<RefExecutable>(program, options, group, threads_, kv_);
     STAFFEL_RETURN_IF_ERROR(executable->Load(slices, weights));
     return executable;
   }
 
  private:
   const int threads_;
+  const RefKv kv_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeRefBackend(int threads) {
-  return std::make_unique<RefBackend>(threads);
+std::unique_ptr<Backend> MakeRefBackend(int threads, RefKv kv) {
+  return std::make_unique<RefBackend>(threads, kv);
 }
 
 }  // namespace staffel

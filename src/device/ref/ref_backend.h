@@ -10,7 +10,11 @@
 
 namespace staffel {
 
+// How keys and values are stored. kBf16: rounded to nearest even, as the fast backends store them,
+// so that what else they do can be judged by a narrow bound.
+enum class RefKv { kF32, kBf16 };
+
 // threads >= 1, the caller included.
-std::unique_ptr<Backend> MakeRefBackend(int threads = 1);
+std::unique_ptr<Backend> MakeRefBackend(int threads = 1, RefKv kv = RefKv::kF32);
 
 }  // namespace staffel

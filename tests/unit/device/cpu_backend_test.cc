@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iostream>
 #include <memory>
 #include <vector>
 
@@ -89,27 +90,32 @@ double WorstError(const Logits& got, const Logits& want) {
   return worst;
 }
 
-// Relative error of a logits row. exact: keys and values are bf16 (2^-9 each); products of float
-// weights in bf16 are not used. Default: activations are int8 with a scale per 32 (about 0.7 % of a
-// product), q and probabilities bf16; errors of up to 3 layers add up.
-constexpr double kExactBound = 0.01, kDefaultBound = 0.06;
+// Relative error of a row of logits against the reference with bf16 KV. exact: f32 sums in another
+// order, which now and then round a key or value the other way (2^-8 of one element). Default:
+// activations are int8 with a scale per 32 (0.5 to 0.8 % of a product), q and probabilities bf16;
+// the errors of up to 3 random layers add up and softmax enlarges them.
+constexpr double kExactBound = 0.003, kDefaultBound = 0.15;
 
 TEST(CpuBackend, AgreesWithTheReferenceAtEveryLevel) {
   testing::Rng rng(TestSeed());
+  double worst[2] = {};  // by exact
   for (int round = 0; round < 14; ++round) {
     // Each type alone, then mixtures.
     const Case c = RandomCase(rng, round < 11 ? std::vector<DType>{kAllTypes[round]} : kAllTypes);
     SCOPED_TRACE(c.shape.Describe());
     const auto schedule = testing::RandomSchedule(rng, c.sequences, 128);
-    const Logits want = RunCase(*MakeRefBackend(), c, Options(), schedule);
+    const Logits want = RunCase(*MakeRefBackend(1, RefKv::kBf16), c, Options(), schedule);
     for (const std::string& level : Levels()) {
       for (bool exact : {true, false}) {
         SCOPED_TRACE(StrCat(level, exact ? " exact" : ""));
-        const Logits got = RunCase(*Cpu(level), c, Options(exact), schedule);
-        EXPECT_LT(WorstError(got, want), exact ? kExactBound : kDefaultBound);
+        const double error = WorstError(RunCase(*Cpu(level), c, Options(exact), schedule), want);
+        EXPECT_LT(error, exact ? kExactBound : kDefaultBound);
+        worst[exact] = std::max(worst[exact], error);
       }
     }
   }
+  std::cout << "worst relative error of a row of logits: exact " << worst[1] << ", default "
+            << worst[0] << "\n";
 }
 
 TEST(CpuBackend, ARowsBitsDependOnItsSequenceOnly) {
@@ -165,7 +171,7 @@ TEST(CpuBackend, EveryTracedValueIsNearTheReference) {
         options.trace = [&](const TraceRecord& r) {
           records[cpu].push_back({r.op, r.value, {r.data.begin(), r.data.end()}});
         };
-        const auto backend = cpu == 0 ? MakeRefBackend() : Cpu(level);
+        const auto backend = cpu == 0 ? MakeRefBackend(1, RefKv::kBf16) : Cpu(level);
         logits[cpu] = RunCase(*backend, c, options, testing::WholePrompts(c.sequences));
       }
       ASSERT_EQ(records[0].size(), records[1].size());
@@ -388,7 +394,7 @@ TEST(CpuBackend, CollectivesMeanWhatTheReferenceSays) {
   p.ops.push_back(AllGatherOp{back, p.logits, {vocab, vocab}});
   EchoGroup group;
   const auto schedule = testing::WholePrompts(c.sequences);
-  const Logits want = RunCase(*MakeRefBackend(), c, Options(), schedule, &group);
+  const Logits want = RunCase(*MakeRefBackend(1, RefKv::kBf16), c, Options(), schedule, &group);
   const Logits got = RunCase(*Cpu(""), c, Options(true), schedule, &group);
   EXPECT_LT(WorstError(got, want), kExactBound);
   for (const auto& [key, row] : got) {
@@ -445,7 +451,7 @@ TEST(CpuBackend, RunsRangesOfTheStoredTensors) {
       }
     }
     const auto schedule = testing::WholePrompts(c.sequences);
-    const Logits want = RunCase(*MakeRefBackend(), c, Options(), schedule);
+    const Logits want = RunCase(*MakeRefBackend(1, RefKv::kBf16), c, Options(), schedule);
     EXPECT_LT(WorstError(RunCase(*Cpu(""), c, Options(true), schedule), want), kExactBound);
   }
 }

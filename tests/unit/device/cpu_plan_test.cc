@@ -116,20 +116,18 @@ TEST(CpuPlan, ReusesMemoryOfDeadValues) {
   EXPECT_EQ(PlanOf(testing::MakeTinyModel(rng, shape)).step_bytes, two);
 }
 
-TEST(CpuPlan, NamesATensorThatCannotBePacked) {
+TEST(CpuPlan, RefusesLayersWithDifferentHeads) {
   testing::Rng rng(1);
   ModelShapeSpec shape;
   TinyModel model = testing::MakeTinyModel(rng, shape);
   for (Op& op : model.program.ops) {
-    if (auto* attend = std::get_if<PagedAttentionOp>(&op)) attend->q_heads = 6;
-    if (auto* attend = std::get_if<PagedAttentionOp>(&op); attend && attend->layer == 1) {
-      attend->q_heads = 4;
-    }
+    if (auto* attend = std::get_if<PagedAttentionOp>(&op)) attend->q_heads = 2 + 2 * attend->layer;
   }
   auto slices = FindWeights(model.program, model.weights);
   ASSERT_TRUE(slices.ok());
-  EXPECT_EQ(MakePlan(model.program, *slices, 1, {}).status().code(),
-            absl::StatusCode::kUnimplemented);
+  const Status status = MakePlan(model.program, *slices, 1, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not 2 and 4"));
 }
 
 TEST(CpuMemory, RefusesWithNumbers) {
