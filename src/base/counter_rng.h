@@ -20,10 +20,11 @@ constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-// Uniform in [0, 1), 53 bits.
-constexpr double UniformAt(uint64_t seed, uint32_t stream, uint32_t position) {
-  const std::array<uint32_t, 4> bits = Philox4x32(
-      {position, stream, 0, 0}, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+// Uniform in [0, 1), 53 bits. `trial`: for algorithms that may need more than one.
+constexpr double UniformAt(uint64_t seed, uint32_t stream, uint32_t position, uint32_t trial = 0) {
+  const std::array<uint32_t, 4> bits =
+      Philox4x32({position, stream, trial, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t word = (uint64_t{bits[0]} << 32 | bits[1]) >> 11;
   return static_cast<double>(word) * 0x1p-53;
 }

@@ -5,6 +5,9 @@
 
 namespace staffel {
 
+// Sums are kept in float within such a block and in double across: the error stays below 1e-6.
+inline constexpr int kRowBlock = 1024;
+
 struct RowKernels {
   const char* name;
   // The greatest element; NaN if any element is NaN.
@@ -12,11 +15,13 @@ struct RowKernels {
   // The first index in [begin, size) whose element is equal to / greater than `value`, or size.
   int (*find_equal)(const float* row, int begin, int size, float value);
   int (*find_greater)(const float* row, int begin, int size, float value);
-  // The sum of exp((row[i] - max) * scale), all of whose arguments are <= 0.
-  double (*sum_exp)(const float* row, int size, float max, float scale);
-  // The same; weights[i] is the summand, or 0 where it is below `min`.
-  double (*exp_weights)(const float* row, int size, float max, float scale, float min,
-                        float* weights);
+  // The sum of w(i) = exp((row[i] - max) * scale), whose arguments are all <= 0, without those
+  // below `min`. block_sums (or null) gets the sum of each kRowBlock elements.
+  double (*sum_exp)(const float* row, int size, float max, float scale, float min,
+                    double* block_sums);
+  // weights[i] = w(i), or 0 below `min`.
+  void (*exp_weights)(const float* row, int size, float max, float scale, float min,
+                      float* weights);
 };
 
 extern const RowKernels kRowKernelsBaseline;

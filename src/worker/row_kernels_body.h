@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kLanes = 16;
 constexpr int kRegisters = kLanes / kWidth;
-// Sums are kept in float within such a block and in double across: the error stays below 1e-6.
-constexpr int kSumBlock = 1024;
 
 typedef float Floats __attribute__((vector_size(kWidth * 4)));
 typedef int32_t Ints __attribute__((vector_size(kWidth * 4)));
@@ -129,47 +127,55 @@ int FindGreater(const float* row, int begin, int size, float value) {
       [=](float x) { return x > value; });
 }
 
-// One pass over 16 lanes at a time; the last group is filled up with -infinity. `weights` may be
-// null.
-STAFFEL_INLINE double ExpSum(const float* row, int size, float max, float scale, float min,
-                             float* weights) {
+// exp((x - max) * scale) of one register, 0 below `min`.
+STAFFEL_INLINE Floats Weight(const float* row, float max, float scale, Floats min) {
+  const Floats w = Exp((Load(row) - max) * scale);
+  return AsFloats(AsInts(w) & (w >= min));
+}
+
+// The last elements of a row, filled up to 16 lanes with -infinity, whose weight is 0.
+STAFFEL_INLINE void LoadTail(const float* row, int count, float* lanes) {
+  for (int i = 0; i < kLanes; ++i) lanes[i] = i < count ? row[i] : -__builtin_inff();
+}
+
+double SumExpOf(const float* row, int size, float max, float scale, float min, double* block_sums) {
+  const Floats min_weight = Splat(min);
   double total = 0;
-  for (int block = 0; block < size; block += kSumBlock) {
-    const int end = block + kSumBlock < size ? block + kSumBlock : size;
+  for (int block = 0; block < size; block += kRowBlock) {
+    const int end = block + kRowBlock < size ? block + kRowBlock : size;
     Floats sums[kRegisters] = {};
-    for (int i = block; i < end; i += kLanes) {
-      float part[kLanes];
-      const float* in = row + i;
-      float* out = weights == nullptr ? nullptr : weights + i;
-      const int count = end - i < kLanes ? end - i : kLanes;
-      if (count < kLanes) {
-        for (int j = 0; j < kLanes; ++j) part[j] = j < count ? in[j] : -__builtin_inff();
-        in = part;
-        out = part;
-      }
+    int i = block;
+    for (; i + kLanes <= end; i += kLanes) {
       for (int r = 0; r < kRegisters; ++r) {
-        Floats w = Exp((Load(in + r * kWidth) - max) * scale);
-        if (weights != nullptr) {
-          w = AsFloats(AsInts(w) & (w >= Splat(min)));
-          Store(out + r * kWidth, w);
-        }
-        sums[r] += w;
-      }
-      if (weights != nullptr && count < kLanes) {
-        for (int j = 0; j < count; ++j) weights[i + j] = part[j];
+        sums[r] += Weight(row + i + r * kWidth, max, scale, min_weight);
       }
     }
-    total += SumLanes(sums);
+    if (i < end) {
+      float tail[kLanes];
+      LoadTail(row + i, end - i, tail);
+      for (int r = 0; r < kRegisters; ++r) {
+        sums[r] += Weight(tail + r * kWidth, max, scale, min_weight);
+      }
+    }
+    const double sum = SumLanes(sums);
+    if (block_sums != nullptr) block_sums[block / kRowBlock] = sum;
+    total += sum;
   }
   return total;
 }
 
-double SumExpOf(const float* row, int size, float max, float scale) {
-  return ExpSum(row, size, max, scale, 0, nullptr);
-}
-
-double ExpWeightsOf(const float* row, int size, float max, float scale, float min, float* weights) {
-  return ExpSum(row, size, max, scale, min, weights);
+void ExpWeightsOf(const float* row, int size, float max, float scale, float min, float* weights) {
+  const Floats min_weight = Splat(min);
+  int i = 0;
+  for (; i + kWidth <= size; i += kWidth) {
+    Store(weights + i, Weight(row + i, max, scale, min_weight));
+  }
+  if (i < size) {
+    float tail[kLanes];
+    LoadTail(row + i, size - i, tail);
+    Store(tail, Weight(tail, max, scale, min_weight));
+    for (int j = 0; i + j < size; ++j) weights[i + j] = tail[j];
+  }
 }
 
 constexpr RowKernels Kernels(const char* name) {

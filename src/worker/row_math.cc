@@ -1,6 +1,7 @@
 #include "worker/row_math.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "worker/row_kernels.h"
@@ -35,44 +36,45 @@ RowMax FindMax(absl::Span<const float> row) {
 }
 
 double SumExp(absl::Span<const float> row, float max, float scale) {
-  return BestRowKernels().sum_exp(row.data(), Size(row), max, scale);
+  return BestRowKernels().sum_exp(row.data(), Size(row), max, scale, 0, nullptr);
 }
 
-double ExpWeights(absl::Span<const float> row, float max, float scale, float min,
-                  absl::Span<float> weights) {
-  return BestRowKernels().exp_weights(row.data(), Size(row), max, scale, min, weights.data());
+TokenId DrawByWeight(absl::Span<const float> row, float max, float scale, float min, double uniform,
+                     std::vector<double>& scratch) {
+  // The sums of blocks tell the block; only its weights are computed one by one.
+  const RowKernels& kernels = BestRowKernels();
+  const int size = Size(row), blocks = (size + kRowBlock - 1) / kRowBlock;
+  scratch.resize(blocks);
+  double target = uniform * kernels.sum_exp(row.data(), size, max, scale, min, scratch.data());
+  int block = 0, last = 0;  // last: that has any weight, should rounding leave the target beyond
+  for (; block < blocks && target >= scratch[block]; ++block) {
+    if (scratch[block] > 0) last = block;
+    target -= scratch[block];
+  }
+  if (block == blocks) block = last;
+  const auto part = row.subspan(block * kRowBlock, kRowBlock);
+  float weights[kRowBlock];
+  kernels.exp_weights(part.data(), Size(part), max, scale, min, weights);
+  int chosen = 0;
+  for (int i = 0; i < Size(part); ++i) {
+    if (!(weights[i] > 0)) continue;
+    chosen = i;
+    if (target < weights[i]) break;
+    target -= weights[i];
+  }
+  return block * kRowBlock + chosen;
 }
 
-TokenId FindInCumulative(absl::Span<const float> weights, double target) {
-  // Whole stretches are added in float lanes first; within the one that crosses, one by one.
-  constexpr int kStretch = 256;
-  const int size = Size(weights);
-  double sum = 0;
-  int last = 0;
-  for (int begin = 0; begin < size; begin += kStretch) {
-    const int end = std::min(size, begin + kStretch);
-    float lanes[8] = {};
-    int i = begin;
-    for (; i + 8 <= end; i += 8) {
-      for (int j = 0; j < 8; ++j) lanes[j] += weights[i + j];
-    }
-    for (; i < end; ++i) lanes[0] += weights[i];
-    double stretch = 0;
-    for (float lane : lanes) stretch += lane;
-    if (stretch > 0) last = begin;
-    if (sum + stretch > target) {
-      for (i = begin; i < end; ++i) {
-        sum += weights[i];
-        if (sum > target && weights[i] > 0) return i;
-      }
-    } else {
-      sum += stretch;
-    }
+double SumExpBefore(absl::Span<const float> row, float max, float scale, TokenId token) {
+  const RowKernels& kernels = BestRowKernels();
+  float weight = 0;
+  kernels.exp_weights(&row[token], 1, max, scale, 0, &weight);
+  double sum =
+      kernels.sum_exp(row.data(), Size(row), max, scale, std::nextafter(weight, 2.0f), nullptr);
+  for (int i = 0; (i = kernels.find_equal(row.data(), i, token, row[token])) < token; ++i) {
+    sum += weight;
   }
-  for (int i = std::min(size, last + kStretch) - 1; i > last; --i) {
-    if (weights[i] > 0) return i;
-  }
-  return last;
+  return sum;
 }
 
 void TopK(absl::Span<const float> row, int k, std::vector<Candidate>& out) {

@@ -20,13 +20,15 @@ RowMax FindMax(absl::Span<const float> row);
 // sum of exp((x - max) * scale), with max the row's greatest element, scale > 0.
 double SumExp(absl::Span<const float> row, float max, float scale);
 
-// weights[i] = exp((row[i] - max) * scale), or 0 where that is below `min`; returns their sum.
-double ExpWeights(absl::Span<const float> row, float max, float scale, float min,
-                  absl::Span<float> weights);
+// Draws from the distribution with weights exp((row[i] - max) * scale), those below `min` left out:
+// the token at which their running sum first exceeds `uniform` (in [0, 1)) of the whole. `scratch`
+// is any vector.
+TokenId DrawByWeight(absl::Span<const float> row, float max, float scale, float min, double uniform,
+                     std::vector<double>& scratch);
 
-// The index i at which the running sum of weights first exceeds `target`; the last with a weight if
-// rounding lets none do so. `weights` as left by ExpWeights.
-TokenId FindInCumulative(absl::Span<const float> weights, double target);
+// The sum of exp((row[i] - max) * scale) over the elements that come before `token` when the row is
+// sorted, best first, ties by lowest token.
+double SumExpBefore(absl::Span<const float> row, float max, float scale, TokenId token);
 
 struct Candidate {
   float logit;

@@ -12,11 +12,18 @@ namespace {
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 // Below this a division by the temperature leaves floats; no second token has a chance by then.
 constexpr float kGreedyBelow = 1e-5f;
-// Candidates that top_p looks at before it asks for more: a usual nucleus is smaller.
-constexpr int kNucleusFirst = 64;
+// Candidates among which a nucleus is looked for first: a usual one is smaller.
+constexpr int kNucleusCandidates = 64;
+// Draws from the whole row until the nucleus is sorted instead, which costs as much as 50 of them.
+constexpr uint32_t kNucleusTrials = 16;
 
 bool IsGreedy(const SamplingParams& params) {
   return !(params.temperature >= kGreedyBelow) || params.top_k == 1;
+}
+
+double Uniform(const DrawContext& context, uint32_t trial = 0) {
+  return UniformAt(context.params->seed, static_cast<uint32_t>(context.sequence_index),
+                   static_cast<uint32_t>(context.position), trial);
 }
 
 Status CheckMax(float max) {
@@ -110,49 +117,66 @@ Result<TokenId> Sampler::Choose(absl::Span<const float> row, const DrawContext& 
   const RowMax best = FindMax(row);
   STAFFEL_RETURN_IF_ERROR(CheckMax(best.value));
   if (IsGreedy(params)) return best.token;
-  const double uniform = UniformAt(params.seed, static_cast<uint32_t>(context.sequence_index),
-                                   static_cast<uint32_t>(context.position));
-  const bool all = params.top_k <= 0 || params.top_k >= static_cast<int>(row.size());
-  if (all && !(params.top_p < 1)) return DrawFromAll(row, best.value, params, uniform);
-  return DrawFromBest(row, best.value, params, uniform);
+  const double uniform = Uniform(context);
+  if (params.top_k > 0 && params.top_k < static_cast<int>(row.size())) {
+    return DrawFromTopK(row, best.value, params, uniform);
+  }
+  if (params.top_p < 1) return DrawFromNucleus(row, best.value, context);
+  return DrawByWeight(row, best.value, 1.0f / params.temperature, params.min_p, uniform,
+                      block_sums_);
 }
 
-TokenId Sampler::DrawFromAll(absl::Span<const float> row, float max, const SamplingParams& params,
-                             double uniform) {
-  weights_.resize(row.size());
-  const double sum =
-      ExpWeights(row, max, 1.0f / params.temperature, params.min_p, absl::MakeSpan(weights_));
-  return FindInCumulative(weights_, uniform * sum);
-}
-
-TokenId Sampler::DrawFromBest(absl::Span<const float> row, float max, const SamplingParams& params,
+TokenId Sampler::DrawFromTopK(absl::Span<const float> row, float max, const SamplingParams& params,
                               double uniform) {
+  TopK(row, params.top_k, candidates_);
+  const double sum = WeighCandidates(max, 1.0f / params.temperature);
+  return DrawFromCandidates(params.top_p * sum, params.min_p, uniform);
+}
+
+// Mostly the nucleus is small: a few candidates hold top_p of the mass. Else tokens are drawn from
+// the whole row until one lies in the nucleus, which needs no sorted row; in the end, with a
+// nucleus that is both flat and of small mass, it is sorted.
+TokenId Sampler::DrawFromNucleus(absl::Span<const float> row, float max,
+                                 const DrawContext& context) {
+  const SamplingParams& params = *context.params;
   const float scale = 1.0f / params.temperature;
   const int vocab = static_cast<int>(row.size());
-  const bool has_k = params.top_k > 0 && params.top_k < vocab;
-  const double sum_all = has_k ? 0 : SumExp(row, max, scale);
-  // Sorted candidates, as many as are needed to reach top_p of the mass.
-  for (int count = has_k ? params.top_k : std::min(kNucleusFirst, vocab);;
-       count = static_cast<int>(std::min<int64_t>(int64_t{count} * 8, vocab))) {
-    TopK(row, count, candidates_);
-    weights_.resize(std::max<size_t>(weights_.size(), candidates_.size()));
-    double sum = 0;
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      weights_[i] = std::exp((candidates_[i].logit - max) * scale);
-      sum += weights_[i];
-    }
-    const double nucleus = params.top_p * (has_k ? sum : sum_all);
-    size_t kept = 0;
-    double mass = 0;
-    while (kept < candidates_.size() && (kept == 0 || mass < nucleus)) mass += weights_[kept++];
-    if (mass < nucleus && !has_k && count < vocab) continue;
-    // The best has the weight 1, so that min_p is a bound on weights.
-    while (kept > 1 && weights_[kept - 1] < params.min_p) mass -= weights_[--kept];
-    double target = uniform * mass;
-    size_t chosen = 0;
-    while (chosen + 1 < kept && target >= weights_[chosen]) target -= weights_[chosen++];
-    return candidates_[chosen].token;
+  const double nucleus = params.top_p * SumExp(row, max, scale);
+  TopK(row, kNucleusCandidates, candidates_);
+  if (WeighCandidates(max, scale) >= nucleus || vocab <= kNucleusCandidates) {
+    return DrawFromCandidates(nucleus, params.min_p, Uniform(context));
   }
+  for (uint32_t trial = 1; trial <= kNucleusTrials; ++trial) {
+    const TokenId token =
+        DrawByWeight(row, max, scale, params.min_p, Uniform(context, trial), block_sums_);
+    if (SumExpBefore(row, max, scale, token) < nucleus) return token;
+  }
+  TopK(row, vocab, candidates_);
+  WeighCandidates(max, scale);
+  return DrawFromCandidates(nucleus, params.min_p, Uniform(context));
+}
+
+// Fills weights_, of which the best is 1; returns their sum.
+double Sampler::WeighCandidates(float max, float scale) {
+  weights_.resize(candidates_.size());
+  double sum = 0;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    weights_[i] = std::exp((candidates_[i].logit - max) * scale);
+    sum += weights_[i];
+  }
+  return sum;
+}
+
+// One of the first candidates whose weights reach `nucleus`, less those below min_p of the best.
+TokenId Sampler::DrawFromCandidates(double nucleus, float min_p, double uniform) const {
+  size_t kept = 0;
+  double mass = 0;
+  while (kept < candidates_.size() && (kept == 0 || mass < nucleus)) mass += weights_[kept++];
+  while (kept > 1 && weights_[kept - 1] < min_p) mass -= weights_[--kept];
+  double target = uniform * mass;
+  size_t chosen = 0;
+  while (chosen + 1 < kept && target >= weights_[chosen]) target -= weights_[chosen++];
+  return candidates_[chosen].token;
 }
 
 }  // namespace staffel

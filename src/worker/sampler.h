@@ -1,5 +1,5 @@
 // Draws tokens from rows of logits as SamplingParams says. Owned by a worker; one thread. Keeps
-// scratch memory of the vocabulary's size, nothing about sequences.
+// scratch memory, nothing about sequences.
 #pragma once
 
 #include <utility>
@@ -40,16 +40,18 @@ class Sampler {
   void Change(absl::Span<float> row, TokenId token, float value);
   float RawLogit(absl::Span<const float> row, TokenId token) const;
   Result<TokenId> Choose(absl::Span<const float> row, const DrawContext& context);
-  TokenId DrawFromAll(absl::Span<const float> row, float max, const SamplingParams& params,
-                      double uniform);
-  TokenId DrawFromBest(absl::Span<const float> row, float max, const SamplingParams& params,
+  TokenId DrawFromTopK(absl::Span<const float> row, float max, const SamplingParams& params,
                        double uniform);
+  TokenId DrawFromNucleus(absl::Span<const float> row, float max, const DrawContext& context);
+  double WeighCandidates(float max, float scale);
+  TokenId DrawFromCandidates(double nucleus, float min_p, double uniform) const;
   void FillTop(absl::Span<const float> row, int top, double log_sum,
                std::vector<TokenLogprob>& out);
 
   std::vector<std::pair<TokenId, float>> changed_;  // with the value before
-  std::vector<float> weights_;                      // [vocab]
+  std::vector<double> block_sums_;
   std::vector<Candidate> candidates_;
+  std::vector<float> weights_;  // of the candidates
 };
 
 }  // namespace staffel

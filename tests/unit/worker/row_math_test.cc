@@ -43,12 +43,14 @@ TEST(RowKernels, AllInstructionSetsGiveTheSameBits) {
     const float max = *std::max_element(row.begin(), row.end());
     std::vector<float> expected(size), weights(size);
     const RowKernels& base = kRowKernelsBaseline;
-    const double sum = base.sum_exp(row.data(), size, max, 0.7f);
+    std::vector<double> expected_sums(size), sums(size);
+    const double sum = base.sum_exp(row.data(), size, max, 0.7f, 0.01f, expected_sums.data());
     base.exp_weights(row.data(), size, max, 0.7f, 0.01f, expected.data());
     for (const RowKernels* kernels : Kernels()) {
       SCOPED_TRACE(kernels->name);
       EXPECT_EQ(kernels->max(row.data(), size), max);
-      EXPECT_EQ(kernels->sum_exp(row.data(), size, max, 0.7f), sum);
+      EXPECT_EQ(kernels->sum_exp(row.data(), size, max, 0.7f, 0.01f, sums.data()), sum);
+      EXPECT_EQ(sums, expected_sums);
       kernels->exp_weights(row.data(), size, max, 0.7f, 0.01f, weights.data());
       EXPECT_EQ(weights, expected);
     }
@@ -108,29 +110,40 @@ TEST(SumExp, IsExactToAMillionth) {
   }
 }
 
-TEST(ExpWeights, SmallOnesAndBannedTokensHaveNoWeight) {
+TEST(RowKernels, SmallWeightsAndBannedTokensAreLeftOut) {
   const std::vector<float> row = {0, -1, -kInfinity, -100, -3};
   std::vector<float> weights(5);
-  const double sum = ExpWeights(row, 0, 1, 0.1f, absl::MakeSpan(weights));
+  kRowKernelsBaseline.exp_weights(row.data(), 5, 0, 1, 0.1f, weights.data());
   EXPECT_FLOAT_EQ(weights[0], 1);
   EXPECT_FLOAT_EQ(weights[1], std::exp(-1.0f));
-  EXPECT_EQ(weights[2], 0);
-  EXPECT_EQ(weights[3], 0);
-  EXPECT_EQ(weights[4], 0);
-  EXPECT_NEAR(sum, 1 + std::exp(-1.0), 1e-6);
+  for (int i = 2; i < 5; ++i) EXPECT_EQ(weights[i], 0) << i;
 }
 
-TEST(FindInCumulative, FindsTheElementUnderTheTarget) {
-  std::vector<float> weights(1000, 0.0f);
-  weights[3] = 1;
-  weights[500] = 2;
-  weights[998] = 1;
-  EXPECT_EQ(FindInCumulative(weights, 0.0), 3);
-  EXPECT_EQ(FindInCumulative(weights, 0.99), 3);
-  EXPECT_EQ(FindInCumulative(weights, 1.0), 500);
-  EXPECT_EQ(FindInCumulative(weights, 2.99), 500);
-  EXPECT_EQ(FindInCumulative(weights, 3.5), 998);
-  EXPECT_EQ(FindInCumulative(weights, 4.0), 998) << "rounding past the end";
+TEST(DrawByWeight, TakesTheElementUnderTheTarget) {
+  // Weights 1, 2 and 1 far apart, nothing between.
+  std::vector<float> row(5000, -kInfinity);
+  row[3] = row[4998] = 0;
+  row[2500] = std::log(2.0f);
+  const float max = row[2500];
+  std::vector<double> scratch;
+  auto draw = [&](double uniform) { return DrawByWeight(row, max, 1, 0, uniform, scratch); };
+  EXPECT_EQ(draw(0), 3);
+  EXPECT_EQ(draw(0.24), 3);
+  EXPECT_EQ(draw(0.26), 2500);
+  EXPECT_EQ(draw(0.74), 2500);
+  EXPECT_EQ(draw(0.76), 4998);
+  EXPECT_EQ(draw(0.99999999), 4998);
+  EXPECT_EQ(draw(1.1), 4998) << "rounding past the end";
+  EXPECT_EQ(DrawByWeight(row, max, 1, 0.6f, 0.99, scratch), 2500);
+}
+
+TEST(SumExpBefore, CountsTheBetterOnesAndEarlierTies) {
+  const std::vector<float> row = {1, 3, 1, 2, 1, 3};
+  const double w1 = std::exp(-2.0), w2 = std::exp(-1.0);
+  const double expected[] = {2 + w2, 0, 2 + w2 + w1, 2, 2 + w2 + 2 * w1, 1};
+  for (int token = 0; token < 6; ++token) {
+    EXPECT_NEAR(SumExpBefore(row, 3, 1, token), expected[token], 1e-6) << token;
+  }
 }
 
 TEST(TopK, EqualsAFullSort) {

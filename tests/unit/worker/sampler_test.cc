@@ -127,6 +127,29 @@ TEST(Sampler, ANucleusOfThousandsIsFoundExactly) {
   std::set<TokenId> drawn = Drawn(row, params);
   EXPECT_GT(drawn.size(), 1000u);
   for (TokenId token : drawn) EXPECT_TRUE(token < 2500 || token == 4321) << token;
+  params.top_p = 0.02f;  // of small mass, too: mostly sorted in the end
+  drawn = Drawn(row, params);
+  EXPECT_EQ(drawn.size(), 100u);
+  for (TokenId token : drawn) EXPECT_TRUE(token < 100 || token == 4321) << token;
+}
+
+TEST(Sampler, ALargeNucleusKeepsItsProportions) {
+  // 200 tokens of weight 2 and 200 of weight 1; the nucleus of 5/6 of the mass holds all of the
+  // first and half of the second.
+  std::vector<float> row(400, 0.0f);
+  for (int i = 0; i < 200; ++i) row[2 * i] = std::log(2.0f);
+  SamplingParams params;
+  params.top_p = 0.8333333f;
+  params.min_p = 0.4f;
+  double high = 0, low = 0;
+  for (const auto& [token, frequency] : Frequencies(row, params)) {
+    (token % 2 == 0 ? high : low) += frequency;
+    EXPECT_TRUE(token % 2 == 0 || token <= 200) << token;
+  }
+  EXPECT_NEAR(high, 0.8, 0.01);
+  EXPECT_NEAR(low, 0.2, 0.01);
+  params.min_p = 0.6f;
+  for (TokenId token : Drawn(row, params)) EXPECT_EQ(token % 2, 0);
 }
 
 TEST(Sampler, DrawsArePureFunctionsOfSeedSequenceAndPosition) {
