@@ -73,9 +73,7 @@ int LogitRows(const ServeOptions& options) {
 
 }  // namespace
 
-Replica::~Replica() {
-  if (engine_) engine_->Stop();
-}
+Replica::~Replica() = default;
 
 Status Replica::LoadTokenizer(const ModelFile& file, const ServeOptions& options) {
   STAFFEL_ASSIGN_OR_RETURN(TokenizerSpec spec, file.ReadTokenizer());
@@ -194,13 +192,13 @@ Status Replica::StartEngine(const ModelConfig& config, const ServeOptions& optio
   return absl::OkStatus();
 }
 
-Result<std::unique_ptr<Replica>> Replica::Load(const ServeOptions& options,
+Result<std::shared_ptr<Replica>> Replica::Load(const ServeOptions& options,
                                                std::function<void(double)> progress,
                                                std::function<void(const Status&)> on_loss) {
   STAFFEL_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFile> file, OpenModelFile(options.model));
   const Result<ModelConfig> config = ReadConfig(*file);
   if (!config.ok()) return AddPath(config.status(), options.model);
-  std::unique_ptr<Replica> replica(new Replica);
+  std::shared_ptr<Replica> replica(new Replica);
   // The vocabulary takes as long as the weights of a small model, and needs one core.
   std::future<Status> tokenizer =
       std::async(std::launch::async, [&] { return replica->LoadTokenizer(*file, options); });

@@ -23,14 +23,14 @@ class Replica {
   // Reads, checks and packs the model; `progress` is called with the share done. `on_loss` is
   // called on the engine's thread when the worker has failed for good. Errors are sentences for
   // the operator: what is wrong with file, options or memory, and what to do.
-  static Result<std::unique_ptr<Replica>> Load(const ServeOptions& options,
+  static Result<std::shared_ptr<Replica>> Load(const ServeOptions& options,
                                                std::function<void(double)> progress,
                                                std::function<void(const Status&)> on_loss);
   ~Replica();
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
-  const std::shared_ptr<Engine>& engine() const { return engine_; }
+  Engine& engine() const { return *engine_; }
   const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
   // Null: there is none, for the reason in chat_template_problem().
   const std::shared_ptr<const ChatTemplate>& chat_template() const { return chat_template_; }
@@ -57,7 +57,7 @@ class Replica {
   BackendOptions backend_options_;
   Worker worker_{clock_};
   std::unique_ptr<InprocTransport> transport_;
-  std::shared_ptr<Engine> engine_;
+  std::unique_ptr<Engine> engine_;
 };
 
 }  // namespace staffel

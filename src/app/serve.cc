@@ -171,7 +171,7 @@ int Serve(const ServeOptions& options) {
 
   LoadingProgress progress(&server);
   std::atomic<bool> lost = false;
-  const Result<std::unique_ptr<Replica>> loaded = Replica::Load(
+  const Result<std::shared_ptr<Replica>> loaded = Replica::Load(
       options, [&](double share) { progress.Report(share); },
       [&](const Status& reason) {
         spdlog::error("the worker has failed: {}", std::string(reason.message()));
@@ -179,9 +179,10 @@ int Serve(const ServeOptions& options) {
         signals.Request("the worker has failed");
       });
   if (!loaded.ok()) return Refuse(options, loaded.status(), kExitFailure);
-  const std::unique_ptr<Replica>& replica = *loaded;
+  const std::shared_ptr<Replica>& replica = *loaded;
   const std::vector<std::string> names = ServedNames(options);
-  const std::shared_ptr<Engine> engine = replica->engine();
+  // Whoever holds the engine holds the worker and the transport behind it too.
+  const std::shared_ptr<Engine> engine(replica, &replica->engine());
 
   auto model = std::make_shared<openai::ServedModel>();
   model->names = names;
