@@ -23,28 +23,44 @@ class CostModel {
   void Observe(int decodes, int prefill_tokens, double compute_s) {
     if (stretch_percent_ == 0 || !(compute_s > 0) || compute_s > 3600) return;
     const auto step_ns = static_cast<int64_t>(compute_s * 1e9);
-    if (prefill_tokens == 0) {
-      Blend(decode_step_ns_, step_ns);
-      // What the configured share assumes, until measured.
-      if (prefill_token_ns_ == 0) prefill_token_ns_ = std::max<int64_t>(1, SpareNs() / allowed_);
+    if (decodes > 0 && prefill_tokens == 0) {
+      ObserveDecodes(step_ns);
+      allowed_ = std::min(allowed_, Wanted());
     } else if (decodes > 0 && prefill_tokens >= min_ && decode_step_ns_ > 0) {
-      Blend(prefill_token_ns_, std::max<int64_t>(1, (step_ns - decode_step_ns_) / prefill_tokens));
-    } else {
-      return;
+      ObservePrefill((step_ns - decode_step_ns_) / prefill_tokens);
+      // A quarter more at most by one measurement: a lucky step must not open the door to a long
+      // one.
+      allowed_ = std::min(Wanted(), allowed_ + allowed_ / 4 + 1);
     }
-    // At most doubled by one measurement.
-    const int64_t wanted = std::min<int64_t>(SpareNs() / prefill_token_ns_, int64_t{allowed_} * 2);
-    allowed_ = static_cast<int>(std::clamp<int64_t>(wanted, min_, max_));
   }
 
  private:
+  // Other work on the machine only ever lengthens a step: the mean follows down quickly and up
+  // slowly.
+  void ObserveDecodes(int64_t step_ns) {
+    if (decode_step_ns_ == 0) {
+      decode_step_ns_ = step_ns;
+      // What the configured share assumes, until measured.
+      prefill_token_ns_ = std::max<int64_t>(1, SpareNs() / allowed_);
+      return;
+    }
+    const int64_t difference = step_ns - decode_step_ns_;
+    decode_step_ns_ += difference / (difference < 0 ? 4 : 32);
+  }
+
+  // A mean over about 8 steps, to follow a growing context; a single disturbed step counts for
+  // little.
+  void ObservePrefill(int64_t token_ns) {
+    token_ns = std::clamp<int64_t>(token_ns, 1, 3 * prefill_token_ns_);
+    prefill_token_ns_ =
+        std::max<int64_t>(1, prefill_token_ns_ + (token_ns - prefill_token_ns_) / 8);
+  }
+
   // Time that prefill may add to a step of decodes.
   int64_t SpareNs() const { return decode_step_ns_ * std::max(0, stretch_percent_ - 100) / 100; }
 
-  // A moving average over about 8 steps: long enough for noise, short enough to follow a growing
-  // context.
-  static void Blend(int64_t& mean, int64_t value) {
-    mean = mean == 0 ? value : mean + (value - mean) / 8;
+  int Wanted() const {
+    return static_cast<int>(std::clamp<int64_t>(SpareNs() / prefill_token_ns_, min_, max_));
   }
 
   int min_, max_, stretch_percent_;
