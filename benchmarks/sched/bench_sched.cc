@@ -151,6 +151,29 @@ void BM_PrefixHit(benchmark::State& state) {
 }
 BENCHMARK(BM_PrefixHit)->Unit(benchmark::kMicrosecond);
 
+// 256 requests with one prefix of 8000 tokens at once: the first computes it, the others wait for
+// its blocks.
+void BM_Crowd(benchmark::State& state) {
+  std::vector<SeqEvent> events;
+  for (auto _ : state) {
+    state.PauseTiming();
+    sched::Scheduler scheduler(BenchConfig(64));
+    for (uint64_t id = 1; id <= 256; ++id) {
+      GenerateRequest request = MakeRequest(id, 0, 1);
+      request.prompt.resize(8000);
+      std::iota(request.prompt.begin(), request.prompt.end(), 5);
+      request.prompt.back() = static_cast<TokenId>(id);
+      STAFFEL_CHECK(scheduler.Submit(std::move(request)).ok());
+    }
+    state.ResumeTiming();
+    for (int step = 0; step < 15; ++step) {
+      std::optional<StepPlan> plan = scheduler.Plan(events);
+      STAFFEL_CHECK(scheduler.Apply(Answer(*plan), events).ok());
+    }
+  }
+}
+BENCHMARK(BM_Crowd)->Iterations(20)->Unit(benchmark::kMicrosecond);
+
 }  // namespace
 }  // namespace staffel
 

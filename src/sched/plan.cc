@@ -11,7 +11,9 @@ namespace {
 
 // Candidates looked at in one step beyond those that are drafted: bounds the time of a plan when
 // many wait for the same prefix.
-constexpr int kDeferredMax = 64;
+constexpr int kDeferredMax = 16;
+// They come by work left, so when some find no room, hardly a later one will.
+constexpr int kNoRoomMax = 4;
 
 }  // namespace
 
@@ -135,9 +137,10 @@ void Scheduler::DraftByWork() {
   std::sort(prefills_.begin(), prefills_.end(), ByWork());
   auto running = prefills_.begin();
   auto waiting = queue_.by_work().begin();
-  int deferred = 0;
+  int deferred = 0, no_room = 0;
   while (tokens_left_ > 0 && deferred < kDeferredMax) {
     const bool admits = slots_left_ > 0 && waiting != queue_.by_work().end() &&
+                        no_room < kNoRoomMax &&
                         (!head_blocked_ || overtakes_ < config_.overtakes_max);
     if (running == prefills_.end() && !admits) return;
     Sequence* sequence;
@@ -146,7 +149,8 @@ void Scheduler::DraftByWork() {
       if (sequence == blocked_head_ || Drafted(sequence)) continue;
       const Try result = DraftAdmission(sequence, tokens_left_);
       overtakes_ += head_blocked_ && result == Try::kDrafted;
-      if (result != Try::kDrafted) ++deferred;
+      deferred += result == Try::kDeferred;
+      no_room += result == Try::kNoRoom;
     } else {
       sequence = *running++;
       if (Drafted(sequence)) continue;
@@ -161,6 +165,7 @@ bool Scheduler::Drafted(const Sequence* sequence) const {
 }
 
 Scheduler::Try Scheduler::DraftRunning(Sequence* sequence, int tokens_max) {
+  if (StillAwaits(*sequence)) return Try::kDeferred;
   const int found_begin = static_cast<int>(found_.size());
   const int table = static_cast<int>(sequence->blocks.size());
   const int table_tokens = table * config_.block_size;
@@ -187,6 +192,7 @@ Scheduler::Try Scheduler::DraftRunning(Sequence* sequence, int tokens_max) {
 }
 
 Scheduler::Try Scheduler::Examine(Sequence* sequence, Admission& admission) {
+  if (StillAwaits(*sequence)) return Try::kDeferred;
   const int found_begin = static_cast<int>(found_.size());
   admission.start = sequence->planned;
   if (sequence->forked) {
@@ -304,8 +310,17 @@ bool Scheduler::ClaimedByOther(Sequence* sequence, int start) {
     return false;
   }
   ExtendKeys(sequence, block + 1);
-  const auto it = claims_.find(sequence->keys[block]);
-  return it != claims_.end() && it->second != sequence;
+  sequence->awaited_block = block;
+  return StillAwaits(*sequence);
+}
+
+// Without looking anything else up: many may wait for one long prefix.
+bool Scheduler::StillAwaits(Sequence& sequence) const {
+  if (sequence.awaited_block < 0) return false;
+  const auto it = claims_.find(sequence.keys[sequence.awaited_block]);
+  if (it != claims_.end() && it->second != &sequence) return true;
+  sequence.awaited_block = -1;
+  return false;
 }
 
 void Scheduler::Claim(Sequence* sequence, int start, int end) {

@@ -124,6 +124,7 @@ class Scheduler {
   bool OwesLogprobs(const Sequence& sequence) const;
   int ChunkTokensMax(const Sequence& sequence) const;
   bool ClaimedByOther(Sequence* sequence, int start);
+  bool StillAwaits(Sequence& sequence) const;
   void Claim(Sequence* sequence, int start, int end);
   bool ResolveStall(std::vector<SeqEvent>& events);
 

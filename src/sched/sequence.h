@@ -43,7 +43,8 @@ struct Sequence {
   std::vector<Hash128> keys;        // of the full blocks of `tokens`, as far as they were needed
   std::vector<ContentId> contents;  // of the leading blocks that are published
   int claims_begin = 0, claims_end = 0;  // its range of keys in Scheduler::claims_
-  bool forked = false;  // waiting with the prompt's blocks; the last one is to be copied
+  int awaited_block = -1;  // that another one was computing when this one was last looked at
+  bool forked = false;     // waiting with the prompt's blocks; the last one is to be copied
 
   bool spoke = false;     // its first event is out
   int cached_tokens = 0;  // prompt tokens found computed; fixed by the first event
