@@ -135,11 +135,16 @@ void CpuExecutable::AttendRow(const AttentionLaunch& launch, int row, int kv_hea
 }
 
 Status CpuExecutable::Execute(const AttentionLaunch& launch, int rows) {
-  const int kv_heads = parts_.program.kv.kv_heads;
+  const KvShape& kv = parts_.program.kv;
+  const int kv_heads = kv.kv_heads;
+  // Keys and values that are read, at most.
+  const int64_t bytes = int64_t{2} * sizeof(uint16_t) * kv_heads * kv.head_dim *
+                        step_rows_.position_end() *
+                        static_cast<int64_t>(step_rows_.attend_pieces().size());
   if (launch.rope >= 0 && launch.attend >= 0 && step_rows_.one_row_each()) {
     // A piece rotates, stores and attends: one (row, KV head), or one row where there are enough.
     const bool by_row = rows >= 2 * pool_.size();
-    pool_.Run(by_row ? rows : rows * kv_heads, [&](int piece, int) {
+    RunPieces(by_row ? rows : rows * kv_heads, bytes, [&](int piece, int) {
       const int row = by_row ? piece : piece / kv_heads;
       const int head_begin = by_row ? 0 : piece % kv_heads;
       const int head_end = by_row ? kv_heads : head_begin + 1;
@@ -154,13 +159,14 @@ Status CpuExecutable::Execute(const AttentionLaunch& launch, int rows) {
   }
   if (launch.rope >= 0) {
     const auto& pieces = step_rows_.store_pieces();
-    pool_.Run(static_cast<int>(pieces.size()), [&](int p, int) {
-      RotateAndStore(launch, pieces[p].row_begin, pieces[p].row_end, 0, kv_heads);
-    });
+    RunPieces(static_cast<int>(pieces.size()), int64_t{rows} * Cols(launch.qkv) * sizeof(float),
+              [&](int p, int) {
+                RotateAndStore(launch, pieces[p].row_begin, pieces[p].row_end, 0, kv_heads);
+              });
   }
   if (launch.attend >= 0) {
     const auto& pieces = step_rows_.attend_pieces();
-    pool_.Run(static_cast<int>(pieces.size()) * kv_heads, [&](int p, int) {
+    RunPieces(static_cast<int>(pieces.size()) * kv_heads, bytes, [&](int p, int) {
       const StepRows::AttendPiece& piece = pieces[p / kv_heads];
       Attend(launch, batch_->sequences[piece.sequence], p % kv_heads, piece.begin, piece.end,
              nullptr);

@@ -153,7 +153,8 @@ Status CpuExecutable::Execute(const EmbedLaunch& launch, int rows) {
   const int cols = Cols(launch.out);
   float* out = F32(launch.out);
   constexpr int kRowsPerPiece = 4;
-  pool_.Run(CeilDivide(rows, kRowsPerPiece), [&](int piece, int) {
+  const int64_t bytes = int64_t{rows} * cols * sizeof(float);
+  RunPieces(CeilDivide(rows, kRowsPerPiece), bytes, [&](int piece, int) {
     const int end = std::min(rows, (piece + 1) * kRowsPerPiece);
     for (int row = piece * kRowsPerPiece; row < end; ++row) {
       float* to = out + int64_t{row} * cols;
@@ -185,7 +186,8 @@ Status CpuExecutable::Execute(const PrepareLaunch& launch, int rows) {
       .out_f32 = F32(launch.out_f32),
       .out_f32_stride = cols};
   // A piece is a whole tile: its rows share cache lines in the activation forms.
-  pool_.Run(kernels::Tiles(rows), [&](int tile, int) {
+  const int64_t bytes = int64_t{rows} * cols * sizeof(float);
+  RunPieces(kernels::Tiles(rows), bytes, [&](int tile, int) {
     kernels::PrepareParams piece = params;
     piece.tile_begin = tile;
     piece.tile_end = tile + 1;
@@ -203,19 +205,21 @@ void CpuExecutable::PrefetchNextWeights(int worker) const {
 }
 
 template <class F>
-void CpuExecutable::RunProduct(int groups, int granule, int64_t group_bytes, int64_t input_bytes,
-                               int rows, F&& f) {
+void CpuExecutable::RunProduct(int groups, int granule, int64_t group_bytes,
+                               const kernels::Activations& in, F&& f) {
   int per_piece = groups / (pool_.size() * kPiecesPerThread);
   per_piece = std::max(per_piece, CeilDivide(kPieceBytesMin, group_bytes));
   per_piece = std::min(per_piece, CeilDivide(kPieceBytesMax, group_bytes));
-  const int tiles = kernels::Tiles(rows);
+  const int tiles = kernels::Tiles(in.rows);
   if (tiles >= kManyTiles) per_piece = 1;
   per_piece = CeilDivide(per_piece, granule) * granule;
-  const int spans = CeilDivide(input_bytes, kInputBytesMax);
+  const int spans = CeilDivide(kernels::ActivationBytes(in.form, in.rows, in.cols), kInputBytesMax);
   const int tiles_per_span = CeilDivide(tiles, std::min(spans, tiles));
   const int group_pieces = CeilDivide(groups, per_piece);
   const int pieces = group_pieces * CeilDivide(tiles, tiles_per_span);
-  pool_.Run(pieces, [&](int piece, int worker) {
+  // A tile's arithmetic takes about as long as one read of the weights.
+  const int64_t bytes = groups * group_bytes * tiles;
+  RunPieces(pieces, bytes, [&](int piece, int worker) {
     if (piece + 1 == pool_.ShareBegin(pieces, worker + 1)) PrefetchNextWeights(worker);
     const int group = piece % group_pieces * per_piece;
     const int tile = piece / group_pieces * tiles_per_span;
@@ -238,8 +242,7 @@ Status CpuExecutable::Execute(const MatmulLaunch& launch, int rows) {
                         .out_stride = out_cols});
   }
   const kernels::Activations& in = *matmuls_[0].in;
-  RunProduct(launch.groups, 1, std::max<int64_t>(1, bytes / launch.groups),
-             kernels::ActivationBytes(in.form, rows, in.cols), rows,
+  RunProduct(launch.groups, 1, std::max<int64_t>(1, bytes / launch.groups), in,
              [&](int group_begin, int group_end, int tile_begin, int tile_end) {
                for (size_t s = 0; s < matmuls_.size(); ++s) {
                  const int first = launch.segments[s].group_begin;
@@ -267,8 +270,7 @@ Status CpuExecutable::Execute(const GatedLaunch& launch, int rows) {
       .out_f32 = F32(launch.out_f32),
       .out_f32_stride = gate.rows};
   // 32 outputs share a scale: two groups.
-  RunProduct(kernels::Groups(gate.rows), 2, gate.group_stride_bytes,
-             kernels::ActivationBytes(in.form, rows, in.cols), rows,
+  RunProduct(kernels::Groups(gate.rows), 2, gate.group_stride_bytes, in,
              [&](int group_begin, int group_end, int tile_begin, int tile_end) {
                kernels::GatedMatmulParams piece = params;
                piece.group_begin = group_begin;

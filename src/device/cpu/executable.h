@@ -76,11 +76,16 @@ class CpuExecutable final : public Executable {
 
   Status AllGather(const AllGatherOp& op, const CommLaunch& launch, int rows);
 
+  // f(piece, worker) for pieces [0, pieces): on the pool, or here where the whole region reads so
+  // few bytes (or does as much arithmetic) that handing it out would cost more.
+  template <class F>
+  void RunPieces(int pieces, int64_t bytes, F&& f);
+
   // Cuts groups x tiles of a product into pieces and runs f(group_begin, group_end, tile_begin,
   // tile_end) on each; workers that end their share prefetch the next launch's weights.
   // `granule`: group ranges begin at multiples of it.
   template <class F>
-  void RunProduct(int groups, int granule, int64_t group_bytes, int64_t input_bytes, int rows,
+  void RunProduct(int groups, int granule, int64_t group_bytes, const kernels::Activations& in,
                   F&& f);
   void PrefetchNextWeights(int worker) const;
 
@@ -113,5 +118,14 @@ class CpuExecutable final : public Executable {
   int launch_index_ = 0;
   int64_t steps_ = 0;
 };
+
+template <class F>
+void CpuExecutable::RunPieces(int pieces, int64_t bytes, F&& f) {
+  // Half a microsecond or so. Below it a hand-over costs as much, and on a busy machine every
+  // region that is handed out may wait for a worker that has lost its core.
+  constexpr int64_t kInlineBytes = 16 << 10;
+  if (bytes > kInlineBytes) return pool_.Run(pieces, f);
+  for (int piece = 0; piece < pieces; ++piece) f(piece, 0);
+}
 
 }  // namespace staffel::cpu
