@@ -17,7 +17,7 @@ namespace staffel::jinja {
 // two orders of magnitude above long real chats.
 struct Limits {
   // One for every node run, item visited and 64 bytes copied; some seconds at most.
-  int64_t steps = 50'000'000;
+  int64_t steps = 20'000'000;
   size_t memory_bytes = 256 << 20;  // beside the caller's data
   size_t output_bytes = 128 << 20;
   int depth = 400;                // nested statements, expressions and macro calls
