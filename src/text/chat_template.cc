@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/strings.h"
+#include "text/jinja/builtins.h"
 #include "text/jinja/template.h"
 
 namespace staffel {
@@ -17,10 +18,10 @@ bool IsTrustedRole(std::string_view key, std::string_view value) {
   return key == "role" && IsKnownChatRole(value);
 }
 
-// Names that kwargs may not give: the request has fields for them.
+// Names that kwargs may not give: the request has fields for them, or they are functions.
 bool IsReserved(std::string_view name) {
   return name == "messages" || name == "tools" || name == "add_generation_prompt" ||
-         name == "continue_final_message";
+         name == "continue_final_message" || jinja::FindGlobal(name) != nullptr;
 }
 
 Status CheckOptions(const ChatOptions& options) {
@@ -38,10 +39,21 @@ Status CheckOptions(const ChatOptions& options) {
   for (const auto& [name, value] : options.kwargs->items()) {
     if (IsReserved(name)) {
       return absl::InvalidArgumentError(
-          StrCat("chat_template_kwargs cannot set '", name, "': the request has a field for it"));
+          StrCat("chat_template_kwargs cannot set '", name, "': the name is taken"));
     }
   }
   return absl::OkStatus();
+}
+
+// Null fields and an empty list of calls are as good as absent, but many templates look only
+// whether they are there. Content is kept: it becomes "".
+void DropEmptyFields(Json* message) {
+  Json kept = Json::object();
+  for (auto it = message->begin(); it != message->end(); ++it) {
+    const bool empty_calls = it.key() == "tool_calls" && it.value().empty();
+    if (!it.value().is_null() && !empty_calls) kept[it.key()] = std::move(it.value());
+  }
+  *message = std::move(kept);
 }
 
 // The text of a content part, or null if it is not a text part.
@@ -128,6 +140,7 @@ Result<Json> ChatTemplate::Normalize(const Json& messages) const {
     if (role == message.end() || !role->is_string()) {
       return absl::InvalidArgumentError("a message needs a role");
     }
+    DropEmptyFields(&message);
     STAFFEL_RETURN_IF_ERROR(NormalizeContent(&message));
     NormalizeArguments(&message);
   }

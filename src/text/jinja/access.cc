@@ -85,6 +85,7 @@ std::optional<Value> FindItem(Runtime& runtime, const Value& value, const Value&
   if (value.is_dict()) {
     const Dict& dict = value.dict();
     if (key.is_string()) {
+      runtime.Work(key.bytes().size());
       if (const Value* found = dict.Find(key.bytes())) return *found;
       return std::nullopt;
     }
@@ -225,6 +226,7 @@ void DictBuilder::Set(const Value& key, Value value) {
   runtime_.Step();
   size_t position = entries_.size();
   if (key.is_string()) {
+    runtime_.Work(key.bytes().size());
     position = positions_.emplace(key.bytes(), position).first->second;
   } else {
     for (size_t i = 0; i < entries_.size(); i++) {

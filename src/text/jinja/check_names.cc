@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <functional>
+#include <unordered_map>
 
 #include "text/jinja/error.h"
 #include "text/jinja/parser.h"
@@ -64,7 +64,7 @@ class NameChecker {
     }
     CheckBody(statement.body);
     CheckBody(statement.otherwise);
-    guards_.resize(guards);
+    DropGuards(guards);
   }
 
   // Names whose existence the condition asks for.
@@ -75,25 +75,37 @@ class NameChecker {
       const bool asks_variable =
           node->name == "defined" || node->name == "undefined" || node->name == "callable";
       if (asks_variable && subject.kind == EK::kName) {
-        guards_.push_back(program_.symbols[static_cast<size_t>(subject.symbol)]);
+        AddGuard(program_.symbols[static_cast<size_t>(subject.symbol)]);
       }
       const bool asks_builtin = node->name == "filter" || node->name == "test";
       if (asks_builtin && subject.kind == EK::kConstant && subject.constant.is_string()) {
-        guards_.push_back(subject.constant.bytes());
+        AddGuard(subject.constant.bytes());
       }
     }
     for (const ExpressionPtr& operand : node->operands) CollectGuards(operand.get());
   }
 
-  bool IsGuarded(std::string_view name) const {
-    return std::find(guards_.begin(), guards_.end(), name) != guards_.end();
+  void AddGuard(const std::string& name) {
+    guards_.push_back(name);
+    guard_counts_[name]++;
   }
 
-  void Check(const Expression* node) {
+  void DropGuards(size_t count) {
+    for (; guards_.size() > count; guards_.pop_back()) guard_counts_[guards_.back()]--;
+  }
+
+  bool IsGuarded(const std::string& name) const {
+    const auto found = guard_counts_.find(name);
+    return found != guard_counts_.end() && found->second > 0;
+  }
+
+  // in_chain: part of an and/or whose guards are collected already.
+  void Check(const Expression* node, bool in_chain = false) {
     if (node == nullptr) return;
+    const bool chain = node->kind == EK::kAnd || node->kind == EK::kOr;
     const size_t guards = guards_.size();
     if (node->kind == EK::kConditional) CollectGuards(node->operands[1].get());
-    if (node->kind == EK::kAnd || node->kind == EK::kOr) CollectGuards(node);
+    if (chain && !in_chain) CollectGuards(node);
     line_ = node->line;
     if (node->kind == EK::kFilter && node->filter == nullptr && !IsGuarded(node->name)) {
       Fail("there is no filter named '", node->name, "'");
@@ -102,9 +114,9 @@ class NameChecker {
       Fail("there is no test named '", node->name, "'");
     }
     if (node->kind == EK::kCall) CheckCallee(*node->operands[0]);
-    for (const ExpressionPtr& operand : node->operands) Check(operand.get());
+    for (const ExpressionPtr& operand : node->operands) Check(operand.get(), chain);
     for (const Argument& argument : node->arguments) Check(argument.value.get());
-    guards_.resize(guards);
+    DropGuards(guards);
   }
 
   void CheckCallee(const Expression& callee) const {
@@ -119,7 +131,8 @@ class NameChecker {
   const Program& program_;
   int& line_;
   std::vector<bool> assigned_;
-  std::vector<std::string> guards_;
+  std::vector<std::string> guards_;                    // of the conditions around, outermost first
+  std::unordered_map<std::string, int> guard_counts_;  // how often each is in guards_
 };
 
 }  // namespace

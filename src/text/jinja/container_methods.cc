@@ -35,6 +35,7 @@ Value Get(Runtime& runtime, const Value& self, Arguments& arguments) {
   CheckHashable(*bound[0]);
   const Value* found = nullptr;
   if (bound[0]->is_string()) {
+    runtime.Work(bound[0]->bytes().size());
     found = self.dict().Find(bound[0]->bytes());
   } else {
     for (const auto& [key, value] : self.dict().entries()) {

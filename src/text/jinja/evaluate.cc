@@ -138,6 +138,7 @@ Value Interpreter::CallNode(const Expression& node, Arguments arguments) {
     const Value self = Evaluate(*callee.operands[0]);
     runtime_.line = node.line;
     if (const Method* method = FindMethod(self, callee.name)) {
+      ChargeText(self);
       return method->apply(runtime_, self, arguments);
     }
     function = GetAttribute(runtime_, self, callee.name);
@@ -150,6 +151,10 @@ Value Interpreter::CallNode(const Expression& node, Arguments arguments) {
   return function.object().Call(runtime_, arguments);
 }
 
+void Interpreter::ChargeText(const Value& value) {
+  if (value.is_string()) runtime_.Work(2 * value.bytes().size());
+}
+
 Value Interpreter::EvaluateFilter(const Expression& node) {
   const ExpressionPtr& operand = node.operands[0];
   if (operand == nullptr && block_input_ == nullptr) Fail("a filter has nothing to filter");
@@ -157,6 +162,7 @@ Value Interpreter::EvaluateFilter(const Expression& node) {
   Arguments arguments = EvaluateArguments(node);
   runtime_.line = node.line;
   if (node.filter == nullptr) Fail("No filter named '", node.name, "'.");
+  ChargeText(input);
   return node.filter->apply(runtime_, input, arguments);
 }
 
@@ -165,6 +171,7 @@ Value Interpreter::EvaluateTest(const Expression& node) {
   Arguments arguments = EvaluateArguments(node);
   runtime_.line = node.line;
   if (node.test == nullptr) Fail("No test named '", node.name, "'.");
+  ChargeText(value);
   return Value::Bool(node.test->apply(runtime_, value, arguments));
 }
 

@@ -39,6 +39,9 @@ Value Last(Runtime& runtime, const Value& input, Arguments& arguments) {
   if (input.is_string() && !input.bytes().empty()) {
     return GetItem(runtime, input, Value::Integer(-1));
   }
+  if (input.is_sequence() && !input.sequence().items().empty()) {
+    return input.sequence().items().back();
+  }
   const std::vector<Value> items = Items(runtime, input);
   return items.empty() ? Value::Undefined("No last item, sequence was empty.") : items.back();
 }
@@ -208,6 +211,7 @@ Value Unique(Runtime& runtime, const Value& input, Arguments& arguments) {
     CheckHashable(key);
     bool is_new;
     if (key.is_string()) {
+      runtime.Work(key.bytes().size());
       is_new = seen_text.emplace(key.bytes(), true).second;
     } else {
       is_new = std::none_of(seen_others.begin(), seen_others.end(),

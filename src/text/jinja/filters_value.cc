@@ -137,6 +137,7 @@ Value Map(Runtime& runtime, const Value& input, Arguments& arguments) {
     rest.positional.erase(rest.positional.begin());
     for (Value& item : items) {
       Arguments each = rest;
+      if (item.is_string()) runtime.Work(2 * item.bytes().size());
       out.push_back(filter->apply(runtime, item, each));
     }
   }
@@ -161,6 +162,7 @@ Value Select(Runtime& runtime, const Value& input, Arguments& arguments) {
   }
   for (const Value& item : Items(runtime, input)) {
     const Value value = path.Get(item);
+    if (value.is_string()) runtime.Work(2 * value.bytes().size());
     Arguments each = rest;
     const bool passes = test != nullptr ? test->apply(runtime, value, each) : IsTrue(value);
     if (passes == wanted) out.push_back(item);

@@ -322,6 +322,7 @@ class BraceFormatter {
 }  // namespace
 
 Value FormatPercent(Runtime& runtime, const Text& text, const Value& values) {
+  runtime.Work(4 * text.text.size());
   return PercentFormatter(runtime, text, values).Run();
 }
 

@@ -339,6 +339,7 @@ void Interpreter::SetInScope(int symbol, Value value) {
     root_[static_cast<size_t>(symbol)] = std::move(value);
     return;
   }
+  runtime_.Step(static_cast<int64_t>(scope_->variables.size() / 16));
   for (auto& [name, old] : scope_->variables) {
     if (name == symbol) {
       old = std::move(value);
@@ -348,8 +349,9 @@ void Interpreter::SetInScope(int symbol, Value value) {
   scope_->variables.emplace_back(symbol, std::move(value));
 }
 
-Value Interpreter::Lookup(int symbol) const {
+Value Interpreter::Lookup(int symbol) {
   for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    runtime_.Step(static_cast<int64_t>(scope->variables.size() / 16));
     for (const auto& [name, value] : scope->variables) {
       if (name == symbol) return value;
     }

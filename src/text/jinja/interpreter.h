@@ -59,7 +59,7 @@ class Interpreter {
 
   void Assign(const Expression& target, Value value);
   void SetInScope(int symbol, Value value);
-  Value Lookup(int symbol) const;
+  Value Lookup(int symbol);
 
   // --- expressions (evaluate.cc) ---
   Value Evaluate(const Expression& node);
@@ -76,6 +76,8 @@ class Interpreter {
   Value EvaluateConditional(const Expression& node);
   std::vector<Value> EvaluateAll(const std::vector<ExpressionPtr>& nodes);
   Arguments EvaluateArguments(const Expression& node);
+  // Steps for a filter, test or method that reads the whole text.
+  void ChargeText(const Value& value);
   // node.kind is kCall; `extra` arguments are added to its own.
   Value CallNode(const Expression& node, Arguments arguments);
 

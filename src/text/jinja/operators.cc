@@ -168,7 +168,10 @@ bool Contains(Runtime& runtime, const Value& container, const Value& item) {
   }
   if (container.is_dict()) {
     CheckHashable(item);
-    if (item.is_string()) return container.dict().Find(item.bytes()) != nullptr;
+    if (item.is_string()) {
+      runtime.Work(item.bytes().size());
+      return container.dict().Find(item.bytes()) != nullptr;
+    }
     return std::any_of(container.dict().entries().begin(), container.dict().entries().end(),
                        [&](const Dict::Entry& entry) { return Equal(runtime, entry.first, item); });
   }

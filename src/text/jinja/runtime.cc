@@ -42,7 +42,7 @@ void TextBuilder::AppendCharacter(char32_t code_point, bool content) {
 void TextBuilder::CheckGrowth(size_t bytes) {
   constexpr size_t kPageBytes = 4096;
   const size_t size = text_.text.size() + bytes;
-  runtime_.meter().Check(size);
+  runtime_.meter().Check(size + text_.content.size() * sizeof(ByteRange));
   runtime_.Work(size - checked_bytes_ + kPageBytes);
   checked_bytes_ = size + kPageBytes;
 }

@@ -45,6 +45,7 @@ Value SwapCase(Runtime& runtime, const Value& self, Args& arguments) {
 template <Side side>
 Value StripMethod(Runtime& runtime, const Value& self, Args& arguments) {
   const Bound bound("strip", arguments, {"chars"});
+  runtime.Work(2 * self.bytes().size());
   const Text* characters = bound.NotNone(0) != nullptr ? &bound.String(0) : nullptr;
   return runtime.MakeString(Strip(self.text(), side, characters));
 }

@@ -78,19 +78,24 @@ Text Strip(const Text& text, Side side, const Text* characters) {
     const Trimmed trimmed = TrimSpaces(bytes, left, right);
     return Slice(text, trimmed.begin, trimmed.end);
   }
-  const auto stripped = [&](size_t begin, size_t end) {
-    return FindBytes(characters->text, bytes.substr(begin, end - begin)) != std::string_view::npos;
+  std::vector<char32_t> set;
+  for (size_t at = 0; at < characters->text.size();) {
+    set.push_back(NextCodePoint(characters->text, at));
+  }
+  std::sort(set.begin(), set.end());
+  const auto stripped = [&](size_t begin) {
+    return std::binary_search(set.begin(), set.end(), NextCodePoint(bytes, begin));
   };
   size_t begin = 0, end = bytes.size();
   while (left && begin < end) {
     size_t next = begin;
     NextCodePoint(bytes, next);
-    if (!stripped(begin, next)) break;
+    if (!stripped(begin)) break;
     begin = next;
   }
   while (right && begin < end) {
     const size_t last = LastCharacter(bytes, end);
-    if (!stripped(last, end)) break;
+    if (!stripped(last)) break;
     end = last;
   }
   return Slice(text, begin, end);

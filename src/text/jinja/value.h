@@ -160,9 +160,9 @@ class MemoryCharge {
 
 struct String {
   explicit String(Text t) : text(std::move(t)) {}
-  String(MemoryMeter& meter, Text t) : charge(meter, sizeof(String) + t.text.size()) {
-    text = std::move(t);
-  }
+  String(MemoryMeter& meter, Text t)
+      : charge(meter, sizeof(String) + t.text.size() + t.content.size() * sizeof(ByteRange)),
+        text(std::move(t)) {}
   MemoryCharge charge;
   Text text;
 };

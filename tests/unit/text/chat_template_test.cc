@@ -190,6 +190,18 @@ TEST(ChatTemplate, NullAndAbsentContentAreEmpty) {
   EXPECT_NE(texts.begin()->find("<|im_start|>assistant\n<|im_end|>"), std::string::npos);
 }
 
+// Clients echo answers with fields that are null or empty.
+TEST(ChatTemplate, EmptyFieldsAreAbsent) {
+  const auto chat = Parse(
+      "{% for m in messages %}{{ 'tool_calls' in m }}{{ m.name is defined }}{{ m.refusal is "
+      "defined "
+      "}};{% endfor %}");
+  EXPECT_EQ(Render(*chat, Json::parse(R"([{"role": "user", "content": "a", "name": "n"},
+                {"role": "assistant", "content": "b", "tool_calls": [], "refusal": null},
+                {"role": "assistant", "content": "b", "tool_calls": null, "name": null}])")),
+            "FalseTrueFalse;FalseFalseFalse;FalseFalseFalse;");
+}
+
 TEST(ChatTemplate, ArgumentsBecomeObjectsWhereTheyParse) {
   const auto chat = Parse(
       "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ "
@@ -272,7 +284,7 @@ TEST(ChatTemplate, KwargsAreVariables) {
   options.kwargs = &kwargs;
   EXPECT_EQ(Render(*chat, kHi, options), "TrueFalse");
   for (const char* bad : {R"({"messages": []})", R"({"tools": 1})", R"([1])", "5",
-                          R"({"add_generation_prompt": true})"}) {
+                          R"({"add_generation_prompt": true})", R"({"range": 1})"}) {
     const Json reserved = Json::parse(bad);
     options.kwargs = &reserved;
     EXPECT_EQ(Failure(*chat, kHi, options).code(), absl::StatusCode::kInvalidArgument) << bad;
