@@ -49,9 +49,11 @@ Engine::Engine(EngineOptions options, Transport* transport, const Clock* clock)
       scheduler_(options_.scheduler),
       block_count_(options_.scheduler.block_count) {
   transport_->SetOutcomeHandler([mailbox = mailbox_](StepOutcome outcome) {
-    std::lock_guard lock(mailbox->mutex);
-    mailbox->outcomes.push_back(std::move(outcome));
-    mailbox->wake.notify_one();
+    {
+      std::lock_guard lock(mailbox->mutex);
+      mailbox->outcomes.push_back(std::move(outcome));
+    }
+    mailbox->wake.notify_one();  // after the lock, or the engine would wake into it
   });
   PublishState();
 }
