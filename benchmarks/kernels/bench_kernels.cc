@@ -175,7 +175,7 @@ void BenchCache(const CpuKernels& k) {
       if (s.cols % InfoOf(type).block_elements != 0) continue;
       const Weights w(k, type, s.rows, s.cols);
       std::printf("%-5s K %4d N %4d", InfoOf(type).name, s.cols, s.rows);
-      for (int m : {1, 2, 4, 8, 64, 256}) {
+      for (int m : {1, 2, 4, 8, 16, 64, 256}) {
         const ActivationForm form = FormFor(type, false);
         const Prepared in(k, form, m, s.cols);
         std::vector<float> out(int64_t{m} * s.rows);

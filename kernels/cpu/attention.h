@@ -110,17 +110,17 @@ STAFFEL_INLINE void Scores(const KvStep& s, int dim, AttentionState<MT, kExact>&
       at[i] = s.kv[(v0 + i) / kParts] + (v0 + i) % kParts * 2 * kLanes;
       next[i] = s.next[(v0 + i) / kParts];
     }
-#pragma GCC unroll 2
+    STAFFEL_UNROLL(2)
     for (int d = 0; d < dim; d += 2) {
       Bytes keys[kVectors];
-#pragma GCC unroll 4
+      STAFFEL_UNROLL(4)
       for (int i = 0; i < kVectors; i++) {
         keys[i] = LoadBytes(at[i] + d * kKvTokens);
         PrefetchSame(next[i], d * kKvTokens);
       }
-#pragma GCC unroll 8
+      STAFFEL_UNROLL(8)
       for (int m = 0; m < MT; m++) {
-#pragma GCC unroll 4
+        STAFFEL_UNROLL(4)
         for (int i = 0; i < kVectors; i++) {
           acc[m][i] = DotRow<kExact>(acc[m][i], keys[i], state.q[m], d);
         }
@@ -172,17 +172,17 @@ template <int MT, bool kExact, int R, int Z>
 STAFFEL_INLINE void Accumulate(const KvStep& s, int dim, int m0, int z0,
                                AttentionState<MT, kExact>& state) {
   F32 acc[R][Z];
-#pragma GCC unroll 4
+  STAFFEL_UNROLL(4)
   for (int m = 0; m < R; m++) {
-#pragma GCC unroll 4
+    STAFFEL_UNROLL(4)
     for (int z = 0; z < Z; z++) {
       acc[m][z] = Mul(Load(state.out[m0 + m] + kLanes * (z0 + z)), Set(state.correction[m0 + m]));
     }
   }
   const auto add = [&](const Bytes* values, int token) STAFFEL_INLINE_LAMBDA {
-#pragma GCC unroll 4
+    STAFFEL_UNROLL(4)
     for (int m = 0; m < R; m++) {
-#pragma GCC unroll 4
+      STAFFEL_UNROLL(4)
       for (int z = 0; z < Z; z++) {
         acc[m][z] = DotRow<kExact>(acc[m][z], values[z], state.probabilities[m0 + m], token);
       }
@@ -194,7 +194,7 @@ STAFFEL_INLINE void Accumulate(const KvStep& s, int dim, int m0, int z0,
     const uint16_t* v = s.kv[b] + first;
     for (int t = 0; t + 2 <= tokens; t += 2) {
       Bytes values[Z];
-#pragma GCC unroll 4
+      STAFFEL_UNROLL(4)
       for (int z = 0; z < Z; z++) {
         values[z] = LoadBytes(v + t * dim + 2 * kLanes * z);
         if (m0 == 0) PrefetchSame(s.next[b], first + t * dim + 2 * kLanes * z);
@@ -203,16 +203,16 @@ STAFFEL_INLINE void Accumulate(const KvStep& s, int dim, int m0, int z0,
     }
     if (tokens % 2 != 0) {
       Bytes values[Z];
-#pragma GCC unroll 4
+      STAFFEL_UNROLL(4)
       for (int z = 0; z < Z; z++) {
         values[z] = ZeroPairHigh(LoadBytes(v + (tokens - 1) * dim + 2 * kLanes * z));
       }
       add(values, kKvTokens * b + tokens - 1);
     }
   }
-#pragma GCC unroll 4
+  STAFFEL_UNROLL(4)
   for (int m = 0; m < R; m++) {
-#pragma GCC unroll 4
+    STAFFEL_UNROLL(4)
     for (int z = 0; z < Z; z++) Store(state.out[m0 + m] + kLanes * (z0 + z), acc[m][z]);
   }
 }

@@ -22,9 +22,12 @@
 #ifdef STAFFEL_SANITIZED
 #define STAFFEL_INLINE inline
 #define STAFFEL_INLINE_LAMBDA
+#define STAFFEL_UNROLL(count)
 #else
 #define STAFFEL_INLINE inline __attribute__((always_inline))
 #define STAFFEL_INLINE_LAMBDA __attribute__((always_inline))
+#define STAFFEL_PRAGMA(text) _Pragma(#text)
+#define STAFFEL_UNROLL(count) STAFFEL_PRAGMA(GCC unroll count)
 #endif
 
 namespace staffel::kernels::STAFFEL_CPU_LEVEL {
@@ -86,6 +89,10 @@ STAFFEL_INLINE constexpr int TileBytes(Format f) {
   const FormatInfo info = InfoOf(f);
   if (!info.quantised) return info.code_bytes;
   return info.tile_k / 32 * (info.code_bytes + info.high_bytes) + info.tail_bytes;
+}
+STAFFEL_INLINE constexpr int MaxCode(Format f) {
+  if (f == kQ8_0) return 255;
+  return InfoOf(f).high_bytes == 128 ? 63 : InfoOf(f).high_bytes == 64 ? 31 : 15;
 }
 STAFFEL_INLINE constexpr int64_t TilesOfRow(Format f, int cols) {
   return (cols + InfoOf(f).tile_k - 1) / InfoOf(f).tile_k;

@@ -119,14 +119,36 @@ STAFFEL_INLINE Bytes Broadcast4(const void* p) {
   __builtin_memcpy(&x, p, 4);
   return _mm256_set1_epi32(x);
 }
-// vpmaddubsw saturates at 2^15: two products of codes <= 127 and int8 stay below 2 * 127 * 127.
-STAFFEL_INLINE I32 DotU8(I32 sum, Bytes w, Bytes a) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), _mm256_set1_epi16(1)));
-}
-// Codes up to 255: as signed bytes, |w| * (a with the sign of w), which is at most 2 * 128 * 127.
-STAFFEL_INLINE I32 DotFlipped(I32 sum, Bytes w, Bytes a) {
-  const Bytes s = _mm256_xor_si256(w, SetBytes(0x80));
-  return DotU8(sum, _mm256_abs_epi8(s), _mm256_sign_epi8(a, s));
+// vpmaddubsw adds two products into 16 bits: at most 2 * code * 127 in size. As many of them as
+// cannot pass 2^15 are added there before they are widened. Codes up to 255 are taken as signed
+// bytes w: |w| * (a with the sign of w) is at most 2 * 128 * 127.
+template <int kMaxCode, int MT, int R>
+STAFFEL_INLINE void DotRows(const Bytes* w, int count, const uint8_t* q, I32* dot) {
+  constexpr int kRun = kMaxCode <= 15 ? 8 : kMaxCode <= 31 ? 4 : kMaxCode <= 63 ? 2 : 1;
+  const __m256i ones = _mm256_set1_epi16(1);
+  STAFFEL_UNROLL(4)
+  for (int j0 = 0; j0 < count; j0 += kRun) {
+    __m256i sums[R];
+    STAFFEL_UNROLL(8)
+    for (int j = j0; j < j0 + kRun; j++) {
+      Bytes code = w[j], sign = code;
+      if constexpr (kMaxCode > 127) {
+        sign = _mm256_xor_si256(code, SetBytes(0x80));
+        code = _mm256_abs_epi8(sign);
+      }
+      STAFFEL_UNROLL(4)
+      for (int r = 0; r < R; r++) {
+        Bytes x = Broadcast4(q + (j * MT + r) * 4);
+        if constexpr (kMaxCode > 127) x = _mm256_sign_epi8(x, sign);
+        const __m256i products = _mm256_maddubs_epi16(code, x);
+        sums[r] = j == j0 ? products : _mm256_add_epi16(sums[r], products);
+      }
+    }
+    STAFFEL_UNROLL(4)
+    for (int r = 0; r < R; r++) {
+      dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(sums[r], ones));
+    }
+  }
 }
 template <int kByte>
 STAFFEL_INLINE F32 ByteToFloat(Bytes v) {

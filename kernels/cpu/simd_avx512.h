@@ -94,7 +94,6 @@ STAFFEL_INLINE Bytes Broadcast4(const void* p) {
   return _mm512_set1_epi32(x);
 }
 STAFFEL_INLINE I32 DotU8(I32 sum, Bytes w, Bytes a) { return _mm512_dpbusd_epi32(sum, w, a); }
-STAFFEL_INLINE I32 DotFlipped(I32 sum, Bytes w, Bytes a) { return DotU8(sum, w, a); }
 template <int kByte>
 STAFFEL_INLINE F32 ByteToFloat(Bytes v) {
   return _mm512_cvtepi32_ps(
@@ -132,3 +131,5 @@ STAFFEL_INLINE F32 DotPairs(F32 sum, Bytes a, Bytes b) {
 }
 
 }  // namespace staffel::kernels::STAFFEL_CPU_LEVEL
+
+#include "kernels/cpu/dot_rows.h"

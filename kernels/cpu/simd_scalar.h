@@ -2,7 +2,11 @@
 // kernel bodies are written once against these names; each simd_*.h defines all of them:
 //   kLanes         lanes of a vector: a group of 16 outputs is kParts = 16 / kLanes parts
 //   kRowsPerPass   activation rows whose sums fit the registers
-//   kSignedDot     DotFlipped returns the signed product (no zero point to take off)
+//   kSignedDot     DotRows takes codes up to 255 as signed bytes with a flipped sign bit, and gives
+//                  their signed product: there is no zero point to take off
+//   DotRows<kMaxCode, MT, R>(w, count, q, dot)   dot[r] += w[j] . q[j][r] for j < count, r < R,
+//   where
+//                  q[j] are the 4 bytes of MT rows and no code is above kMaxCode
 //   kBf16Products  DotPairs is one instruction on bf16 inputs
 // F32: floats; I32: int32 lanes; Bytes: 4 bytes (or a pair of bf16) in each lane.
 #pragma once
@@ -148,16 +152,13 @@ STAFFEL_INLINE Bytes Broadcast4(const void* p) {
   __builtin_memcpy(&x, p, 4);
   return Bytes{x, x, x, x};
 }
-// sum + the dot product of 4 unsigned (w) and 4 signed bytes (a) in each lane. DotU8 asks for
-// w <= 127; DotFlipped takes any w, a signed byte with its sign bit flipped, and gives either the
-// unsigned product or (kSignedDot) that of the signed byte.
+// sum + the dot product of 4 unsigned (w) and 4 signed bytes (a) in each lane.
 STAFFEL_INLINE I32 DotU8(I32 sum, Bytes w, Bytes a) {
   for (int shift = 0; shift < 32; shift += 8) {
     sum += (I32)(w >> shift & 255u) * ((I32)(a << (24 - shift)) >> 24);
   }
   return sum;
 }
-STAFFEL_INLINE I32 DotFlipped(I32 sum, Bytes w, Bytes a) { return DotU8(sum, w, a); }
 template <int kByte>
 STAFFEL_INLINE F32 ByteToFloat(Bytes v) {
   return __builtin_convertvector((I32)(v >> 8 * kByte & 255u), F32);
@@ -181,3 +182,5 @@ STAFFEL_INLINE F32 DotPairs(F32 sum, Bytes a, Bytes b) {
 }
 
 }  // namespace staffel::kernels::STAFFEL_CPU_LEVEL
+
+#include "kernels/cpu/dot_rows.h"

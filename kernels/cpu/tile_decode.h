@@ -14,12 +14,12 @@ STAFFEL_INLINE void LoadOperands(const uint8_t* tile, int b, int part, Bytes w[8
   const uint8_t* h =
       tile + info.tile_k / 32 * info.code_bytes + b * info.high_bytes + part * kPartBytes;
   if constexpr (F == kQ8_0) {
-#pragma GCC unroll 8
+    STAFFEL_UNROLL(8)
     for (int j = 0; j < 8; j++) w[j] = LoadBytes(q + kLine * j);
     return;
   }
   const Bytes low = SetBytes(15);
-#pragma GCC unroll 4
+  STAFFEL_UNROLL(4)
   for (int j = 0; j < 4; j++) {
     const Bytes v = LoadBytes(q + kLine * j);
     w[j] = AndBytes(v, low);
@@ -38,7 +38,7 @@ STAFFEL_INLINE void LoadOperands(const uint8_t* tile, int b, int part, Bytes w[8
   }
   if constexpr (info.high_bytes == 128) {
     const Bytes bits = SetBytes(0x30);
-#pragma GCC unroll 2
+    STAFFEL_UNROLL(2)
     for (int j = 0; j < 8; j += 4) {
       const Bytes v = LoadBytes(h + kLine * (j / 4));
       w[j] = OrMasked(w[j], Shl16<4>(v), bits);
@@ -69,7 +69,7 @@ struct TileScales {
       }
     } else if constexpr (F == kQ6_K) {
       const F32 d = LoadF16(t + 256 + 2 * kLanes * part);
-#pragma GCC unroll 16
+      STAFFEL_UNROLL(16)
       for (int j = 0; j < 16; j++) scale[j] = Mul(d, LoadS8(t + 16 * j + kLanes * part));
     } else {
       LoadSixBit(t, part);
@@ -92,7 +92,7 @@ struct TileScales {
       StoreBytes(v + 128 + at, OrMasked(AndBytes(Shr16<4>(n0), low), pairs, high));
       StoreBytes(v + 192 + at, OrMasked(AndBytes(Shr16<4>(n1), low), Shr16<2>(pairs), high));
     }
-#pragma GCC unroll 8
+    STAFFEL_UNROLL(8)
     for (int j = 0; j < 8; j++) {
       scale[j] = Mul(d, LoadU8(v + 16 * j + kLanes * part));
       min[j] = Mul(dmin, LoadU8(v + 128 + 16 * j + kLanes * part));

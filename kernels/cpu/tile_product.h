@@ -41,8 +41,7 @@ STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, in
                               F32* sums) {
   constexpr FormatInfo info = InfoOf(F);
   constexpr int kBlocks = info.tile_k / 32, kPer = kScalesPerBlock<F>, kSteps = 8 / kPer;
-  constexpr bool kFlipped = F == kQ8_0;
-  constexpr bool kZeroPoint = info.zero_point_log2 >= 0 && !(kFlipped && kSignedDot);
+  constexpr bool kZeroPoint = info.zero_point_log2 >= 0 && !(F == kQ8_0 && kSignedDot);
   const uint8_t* q = a.q + int64_t{k0} * MT + 4 * row;
   const int64_t block0 = int64_t{k0} / 32 * MT + row;
   const float* scale = a.scale + block0;
@@ -50,7 +49,7 @@ STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, in
   const int32_t* neg_sum =
       kPer == 2 ? a.neg_sum16 + 2 * (block0 - row) + row : a.neg_sum32 + block0;
   const TileScales<F> scales(tile, part);
-#pragma GCC unroll 2
+  STAFFEL_UNROLL(2)
   for (int b = 0; b < kBlocks; b++) {
     if (row == 0 && part == 0) {
       constexpr int kLines = TileBytes(F) / 64;
@@ -58,10 +57,10 @@ STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, in
     }
     Bytes w[8];
     LoadOperands<F>(tile, b, part, w);
-#pragma GCC unroll 2
+    STAFFEL_UNROLL(2)
     for (int h = 0; h < kPer; h++) {
       I32 dot[R];
-#pragma GCC unroll 8
+      STAFFEL_UNROLL(8)
       for (int r = 0; r < R; r++) {
         if constexpr (kZeroPoint) {
           dot[r] = SetI(neg_sum[(kPer * b + h) * MT + r] * (1 << info.zero_point_log2));
@@ -69,15 +68,9 @@ STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, in
           dot[r] = SetI(0);
         }
       }
-#pragma GCC unroll 8
-      for (int j = h * kSteps; j < (h + 1) * kSteps; j++) {
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++) {
-          const Bytes x = Broadcast4(q + ((8 * b + j) * MT + r) * 4);
-          dot[r] = kFlipped ? DotFlipped(dot[r], w[j], x) : DotU8(dot[r], w[j], x);
-        }
-      }
-#pragma GCC unroll 8
+      const int j = h * kSteps;
+      DotRows<MaxCode(F), MT, R>(w + j, kSteps, q + (8 * b + j) * MT * 4, dot);
+      STAFFEL_UNROLL(8)
       for (int r = 0; r < R; r++) {
         const F32 v = Mul(ToFloat(dot[r]), Set(scale[b * MT + r]));
         sums[r] = Fma(v, scales.scale[b * kPer + h], sums[r]);
@@ -126,7 +119,7 @@ STAFFEL_INLINE void FloatRows(const uint8_t* group, const float* a, int padded, 
     for (int k0 = 0; k0 < padded; k0 += InfoOf(F).tile_k, tile += TileBytes(F)) {
       ForEachPair<F>(tile, p, [&](int k, F32 w0, F32 w1) STAFFEL_INLINE_LAMBDA {
         const float* x0 = x + int64_t{k0 + k} * MT;
-#pragma GCC unroll 8
+        STAFFEL_UNROLL(8)
         for (int r = 0; r < R; r++) {
           even[r] = Fma(w0, Set(x0[r]), even[r]);
           odd[r] = Fma(w1, Set(x0[MT + r]), odd[r]);
@@ -159,7 +152,7 @@ STAFFEL_INLINE void Bf16Rows(const uint8_t* group, const uint8_t* data, int pair
     const uint8_t* x = data + 4 * row;  // [k / 2][MT][2]
     for (int i = 0; i < pairs; i += 2, w += 2 * kLine, x += 8 * MT) {
       const Bytes w0 = LoadBytes(w), w1 = LoadBytes(w + kLine);
-#pragma GCC unroll 8
+      STAFFEL_UNROLL(8)
       for (int r = 0; r < R; r++) {
         even[r] = DotPairs(even[r], w0, Broadcast4(x + 4 * r));
         odd[r] = DotPairs(odd[r], w1, Broadcast4(x + 4 * (MT + r)));
