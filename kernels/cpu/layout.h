@@ -27,7 +27,11 @@
 #define STAFFEL_INLINE inline __attribute__((always_inline))
 #define STAFFEL_INLINE_LAMBDA __attribute__((always_inline))
 #define STAFFEL_PRAGMA(text) _Pragma(#text)
+#ifdef __clang__
+#define STAFFEL_UNROLL(count) STAFFEL_PRAGMA(unroll count)
+#else
 #define STAFFEL_UNROLL(count) STAFFEL_PRAGMA(GCC unroll count)
+#endif
 #endif
 
 namespace staffel::kernels::STAFFEL_CPU_LEVEL {
