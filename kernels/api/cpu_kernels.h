@@ -44,7 +44,7 @@ struct WeightPart {
 // A weight matrix [rows outputs, cols inputs] in tiles of 16 outputs, in the precision of its type
 // (quantised codes and scales are kept as stored, f32 / f16 / bf16 too). Group g lies at
 // data + g * group_stride_bytes. Consecutive matrices of a layer belong side by side in memory in
-// the order of use: kernels prefetch 8 KiB past the end of a group (reading nothing there).
+// the order of use: kernels prefetch 16 KiB past the end of a group (reading nothing there).
 // Gate and up interleaved: the gate has data = p, the up data = p + GroupBytes(gate type, cols),
 // both group_stride_bytes = GroupBytes(gate type, cols) + GroupBytes(up type, cols).
 struct PackedMatrix {
