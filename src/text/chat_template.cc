@@ -102,12 +102,11 @@ Status ChatTemplate::NormalizeContent(Json* message) const {
     return absl::InvalidArgumentError("the content of a message must be text or a list of parts");
   }
   std::string joined;
-  for (size_t i = 0; i < content.size(); i++) {
-    const std::string* text = PartText(content[i]);
+  for (const Json& part : content) {
+    const std::string* text = PartText(part);
     if (text == nullptr) {
       return absl::InvalidArgumentError("this model takes only text as content of a message");
     }
-    if (i > 0) joined += '\n';
     joined += *text;
   }
   if (content_form_ == ContentForm::kString) content = std::move(joined);
@@ -125,13 +124,16 @@ void ChatTemplate::NormalizeArguments(Json* message) const {
     if (arguments == function->end() || !arguments->is_string()) continue;
     const std::string& text = arguments->get_ref<const std::string&>();
     Json parsed = text.empty() ? Json::object() : Json::parse(text, nullptr, false);
-    if (parsed.is_object()) *arguments = std::move(parsed);
+    if (parsed.is_object() && !jinja::IsNestedTooDeeply(parsed)) *arguments = std::move(parsed);
   }
 }
 
 Result<Json> ChatTemplate::Normalize(const Json& messages) const {
   if (!messages.is_array() || messages.empty()) {
     return absl::InvalidArgumentError("messages must be a list with at least one message");
+  }
+  if (jinja::IsNestedTooDeeply(messages)) {
+    return absl::InvalidArgumentError("the messages are nested too deeply");
   }
   Json normalized = messages;
   for (Json& message : normalized) {

@@ -59,11 +59,12 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // messages: array of objects as in an OpenAI request. Before rendering, null and absent content
-  // become "", other null fields and empty tool_calls vanish, lists of text parts become text
-  // joined by "\n" unless the template iterates parts, and tool-call arguments become objects where
-  // they parse and the template can take them. InvalidArgument: bad messages or options, or the
-  // template's own raise_exception, whose message is passed on as it is. Internal: the template
-  // itself failed (with line), or hit a limit.
+  // become "", other null fields and empty tool_calls vanish, lists of text parts become their
+  // texts one after another unless the template iterates parts, and tool-call arguments become
+  // objects where they parse and the template can take them.
+  //
+  // InvalidArgument: bad messages or options, or the template's own raise_exception, whose message
+  // is passed on as it is. Internal: the template itself failed (with line), or hit a limit.
   Result<PromptText> Render(const nlohmann::ordered_json& messages,
                             const ChatOptions& options) const;
 

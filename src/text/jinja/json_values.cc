@@ -1,6 +1,6 @@
 #include "text/jinja/json_values.h"
 
-#include <limits>
+#include <algorithm>
 
 #include "text/jinja/error.h"
 
@@ -13,6 +13,13 @@ constexpr int kDepthMax = 100;  // half of what a template may build from it
 
 [[noreturn]] void FailInput(const std::string& message) {
   throw TemplateError(message, TemplateError::Reason::kInput);
+}
+
+bool IsDeeperThan(const Json& json, int levels) {
+  if (!json.is_structured()) return false;
+  if (levels == 0) return true;
+  return std::any_of(json.begin(), json.end(),
+                     [&](const Json& item) { return IsDeeperThan(item, levels - 1); });
 }
 
 size_t CountBytes(const Json& json, int level) {
@@ -76,6 +83,8 @@ Value Convert(Runtime& runtime, const Json& json, IsTrustedField is_trusted, int
 }
 
 }  // namespace
+
+bool IsNestedTooDeeply(const Json& json) { return IsDeeperThan(json, kDepthMax); }
 
 size_t JsonBytes(const Json& json) { return CountBytes(json, 0); }
 

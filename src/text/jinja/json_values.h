@@ -13,6 +13,10 @@ namespace staffel::jinja {
 // the objects in a top-level array, that is, for the fields of messages.
 using IsTrustedField = bool (*)(std::string_view key, std::string_view value);
 
+// Whether the value is nested deeper than templates take it. Ask before copying or printing JSON of
+// a caller: nlohmann::json recurses for both.
+bool IsNestedTooDeeply(const nlohmann::ordered_json& json);
+
 // Bytes of memory, about, that the value takes. Fails with a TemplateError for input that is nested
 // too deeply.
 size_t JsonBytes(const nlohmann::ordered_json& json);
