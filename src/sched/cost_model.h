@@ -25,43 +25,43 @@ class CostModel {
     const auto step_ns = static_cast<int64_t>(compute_s * 1e9);
     if (decodes > 0 && prefill_tokens == 0) {
       ObserveDecodes(step_ns);
-      allowed_ = std::min(allowed_, Wanted());
-    } else if (decodes > 0 && prefill_tokens >= min_ && decode_step_ns_ > 0) {
-      ObservePrefill((step_ns - decode_step_ns_) / prefill_tokens);
-      // A quarter more at most by one measurement: a lucky step must not open the door to a long
-      // one.
-      allowed_ = std::min(Wanted(), allowed_ + allowed_ / 4 + 1);
+    } else if (prefill_tokens >= min_) {
+      // Reading the weights once is the greater part of a step of decodes, and of any other.
+      ObservePrefill((step_ns - decode_step_ns_) / prefill_tokens, prefill_tokens);
     }
+    if (decode_step_ns_ == 0 || prefill_token_ns_ == 0) return;
+    const auto wanted =
+        static_cast<int>(std::clamp<int64_t>(SpareNs() / prefill_token_ns_, min_, max_));
+    // Only a step that bears it out raises the share, and by a quarter at most.
+    const bool tried = decodes > 0 && prefill_tokens >= min_;
+    allowed_ = std::min(wanted, tried ? allowed_ + allowed_ / 4 + 1 : allowed_);
   }
 
  private:
   // Other work on the machine only ever lengthens a step: the mean follows down quickly and up
   // slowly.
   void ObserveDecodes(int64_t step_ns) {
-    if (decode_step_ns_ == 0) {
-      decode_step_ns_ = step_ns;
-      // What the configured share assumes, until measured.
-      prefill_token_ns_ = std::max<int64_t>(1, SpareNs() / allowed_);
-      return;
-    }
     const int64_t difference = step_ns - decode_step_ns_;
-    decode_step_ns_ += difference / (difference < 0 ? 4 : 32);
+    decode_step_ns_ += decode_step_ns_ == 0 ? step_ns : difference / (difference < 0 ? 4 : 32);
   }
 
-  // A mean over about 8 steps, to follow a growing context; a single disturbed step counts for
-  // little.
-  void ObservePrefill(int64_t token_ns) {
-    token_ns = std::clamp<int64_t>(token_ns, 1, 3 * prefill_token_ns_);
-    prefill_token_ns_ =
-        std::max<int64_t>(1, prefill_token_ns_ + (token_ns - prefill_token_ns_) / 8);
+  // Up quickly, since streams wait for what was underestimated, but a single disturbed step is cut
+  // off; down as fast as the sample is large.
+  void ObservePrefill(int64_t token_ns, int prefill_tokens) {
+    token_ns = std::max<int64_t>(token_ns, 1);
+    if (prefill_token_ns_ == 0) {
+      prefill_token_ns_ = token_ns;
+      return;
+    }
+    const int64_t difference = std::min(token_ns, 3 * prefill_token_ns_) - prefill_token_ns_;
+    const int divisor = difference > 0 || prefill_tokens >= kLargeSample ? 2 : 8;
+    prefill_token_ns_ = std::max<int64_t>(1, prefill_token_ns_ + difference / divisor);
   }
 
   // Time that prefill may add to a step of decodes.
   int64_t SpareNs() const { return decode_step_ns_ * std::max(0, stretch_percent_ - 100) / 100; }
 
-  int Wanted() const {
-    return static_cast<int>(std::clamp<int64_t>(SpareNs() / prefill_token_ns_, min_, max_));
-  }
+  static constexpr int kLargeSample = 256;  // tokens: fixed costs of a step hardly show
 
   int min_, max_, stretch_percent_;
   int allowed_;
