@@ -35,9 +35,8 @@ void CpuExecutable::CopyBlocks() {
 
 kernels::KvLayer CpuExecutable::Kv(int layer) const {
   const KvShape& kv = parts_.program.kv;
-  const int64_t layer_bytes =
-      KvBlockBytes(kv, parts_.options.block_size) / kv.layers * parts_.options.block_count;
-  return {.data = reinterpret_cast<uint16_t*>(parts_.kv_memory.data() + layer * layer_bytes),
+  const int64_t stride = KvLayerStride(kv, parts_.options.block_size, parts_.options.block_count);
+  return {.data = reinterpret_cast<uint16_t*>(parts_.kv_memory.data() + layer * stride),
           .kv_heads = kv.kv_heads,
           .head_dim = kv.head_dim};
 }

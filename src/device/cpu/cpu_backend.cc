@@ -52,7 +52,11 @@ class CpuBackend final : public Backend {
     parts.group = group;
     parts.timing = timing_;
     parts.pool = std::make_unique<ThreadPool>(threads_);
-    STAFFEL_ASSIGN_OR_RETURN(parts.kv_memory, cpu::HugeMemory::Map(kv_bytes, "the KV store"));
+    STAFFEL_ASSIGN_OR_RETURN(parts.kv_memory,
+                             cpu::HugeMemory::Map(cpu::KvLayerStride(program.kv, options.block_size,
+                                                                     options.block_count) *
+                                                      program.kv.layers,
+                                                  "the KV store"));
     STAFFEL_ASSIGN_OR_RETURN(parts.step_memory,
                              cpu::HugeMemory::Map(plan.step_bytes, "the activations"));
     STAFFEL_ASSIGN_OR_RETURN(parts.rope_memory,

@@ -10,8 +10,6 @@
 namespace staffel::cpu {
 namespace {
 
-constexpr int64_t kHugePage = int64_t{2} << 20;
-
 std::string Gigabytes(int64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f GiB", static_cast<double>(bytes) / (1 << 30));

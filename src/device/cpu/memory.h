@@ -10,6 +10,8 @@
 
 namespace staffel::cpu {
 
+inline constexpr int64_t kHugePage = int64_t{2} << 20;
+
 // Zeroed memory at a 2 MiB boundary, on huge pages where the kernel grants them; pages are taken
 // when they are touched. Move-only owner.
 class HugeMemory {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "device/cpu/memory.h"
 
 namespace staffel::cpu {
 namespace {
@@ -459,6 +460,13 @@ int64_t KvBlockBytes(const KvShape& kv, int block_size) {
   if (kv.layers == 0) return 0;
   return int64_t{kv.layers} * (block_size / kernels::kKvTokens) *
          kernels::KvSubBlockElements(kv.kv_heads, kv.head_dim) * sizeof(uint16_t);
+}
+
+int64_t KvLayerStride(const KvShape& kv, int block_size, int block_count) {
+  if (kv.layers == 0) return 0;
+  const int64_t bytes = KvBlockBytes(kv, block_size) / kv.layers * block_count;
+  const int64_t spread = kHugePage / kv.layers / 64 * 64;
+  return (bytes + kHugePage - 1) / kHugePage * kHugePage + spread;
 }
 
 }  // namespace staffel::cpu

@@ -145,5 +145,10 @@ Result<Plan> MakePlan(const Program& program, const std::vector<WeightSlice>& sl
 
 // Bytes of one block of all layers.
 int64_t KvBlockBytes(const KvShape& kv, int block_size);
+// Bytes from one layer's blocks to the next's. The layers begin at evenly spread places of their
+// 2 MiB pages: else the first use of one block could take a new page for every layer at once, and
+// that step would last as long as the kernel needs to clear them all. What lies between is not
+// touched, so it costs address space only.
+int64_t KvLayerStride(const KvShape& kv, int block_size, int block_count);
 
 }  // namespace staffel::cpu

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "device/cpu/memory.h"
 #include "device/cpu/step_rows.h"
 #include "tests/support/seed.h"
@@ -184,6 +186,19 @@ TEST(CpuStepRows, CutsRowsAtSubBlocksAndPairsByEight) {
   EXPECT_EQ(rows.attend_pieces()[1].begin, 88);
   EXPECT_EQ(rows.attend_pieces()[1].end, 90);
   EXPECT_EQ(rows.attend_pieces()[12].begin, 0);
+}
+
+// SmolLM2 with 2048 blocks: a layer's 24 MiB are whole huge pages, yet no block begins one in all
+// layers at once.
+TEST(CpuPlan, LayersBeginTheirPagesAtDifferentBlocks) {
+  const KvShape kv{.layers = 30, .kv_heads = 3, .head_dim = 64};
+  const int64_t stride = KvLayerStride(kv, 16, 2048);
+  EXPECT_GE(stride, KvBlockBytes(kv, 16) / 30 * 2048);
+  std::vector<int64_t> places;
+  for (int layer = 0; layer < 30; ++layer) places.push_back(layer * stride % kHugePage);
+  std::sort(places.begin(), places.end());
+  for (int i = 1; i < 30; ++i) EXPECT_GE(places[i] - places[i - 1], kHugePage / 32);
+  EXPECT_EQ(stride % 64, 0) << "rows are aligned to cache lines";
 }
 
 }  // namespace
