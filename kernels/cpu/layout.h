@@ -3,13 +3,14 @@
 //
 // A group (16 outputs) is a run of tiles of 64 k, or 256 k for the K types. A tile of quantised
 // weights is one linear stream:
-//   [codes of block 0][codes of block 1]..[high bits ..][scales][mins]     block = 16 rows x 32 k
+//   [scales][mins][block 0: codes, high bits][block 1: codes, high bits]..   block = 16 rows x 32 k
 //   codes   4 lines of 64 B: byte 4*row+c of line i = code(row, 4i+c) | code(row, 16+4i+c) << 4
 //           (8 lines, one per operand, for Q8_0: the stored int8 with its sign bit flipped)
 //   high    Q5: bit j of byte 4*row+c belongs to operand j; Q6: bit pair j & 3 of line j / 4
 //   scales  [block][16 rows] f16, mins the same; K types: 16 values x 16 rows of 6 bits as 128 B of
 //           nibbles and 64 B of bit pairs, then d and dmin [16 rows] f16; Q6_K: [16][16 rows] int8,
 //           then d
+// Everything is read in this order: the hardware prefetcher follows only streams that ascend.
 // Operand j of a block is 16 rows x 4 k, k = 4j..4j+3: 64 unsigned bytes, one dword a row, as the
 // u8 x s8 dot instructions take them. value = scale * (code - zero_point) + min.
 // Float tiles: F32 and F16 [64 k][16 rows]; BF16 [32 k pairs][16 rows][2].
@@ -57,7 +58,7 @@ struct FormatInfo {
   int block_bytes;      // stored
   int code_bytes;       // per 16 x 32 block; of the whole tile for floats
   int high_bytes;       // per 16 x 32 block
-  int tail_bytes;       // scales and mins of a tile
+  int scale_bytes;      // scales and mins of a tile
   int zero_point_log2;  // -1: none
   bool mins;
   bool quantised;
@@ -92,7 +93,12 @@ STAFFEL_INLINE constexpr FormatInfo InfoOf(Format f) {
 STAFFEL_INLINE constexpr int TileBytes(Format f) {
   const FormatInfo info = InfoOf(f);
   if (!info.quantised) return info.code_bytes;
-  return info.tile_k / 32 * (info.code_bytes + info.high_bytes) + info.tail_bytes;
+  return info.scale_bytes + info.tile_k / 32 * (info.code_bytes + info.high_bytes);
+}
+// Where the codes of block `b` begin in a tile; its high bits follow them.
+STAFFEL_INLINE constexpr int BlockOffset(Format f, int b) {
+  const FormatInfo info = InfoOf(f);
+  return info.scale_bytes + b * (info.code_bytes + info.high_bytes);
 }
 STAFFEL_INLINE constexpr int MaxCode(Format f) {
   if (f == kQ8_0) return 255;

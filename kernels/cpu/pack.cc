@@ -37,17 +37,16 @@ uint32_t TransposeBits(uint32_t bits) {
 template <Format F>
 void PackBlock32(const uint8_t* source, int b, int row, uint8_t* tile) {
   constexpr FormatInfo info = InfoOf(F);
-  uint8_t* codes = tile + b * info.code_bytes + 4 * row;
-  uint8_t* high = tile + 2 * info.code_bytes + b * info.high_bytes + 4 * row;
-  uint8_t* tail = tile + 2 * (info.code_bytes + info.high_bytes) + 32 * b + 2 * row;
-  std::memcpy(tail, source, 2);
+  uint8_t* codes = tile + BlockOffset(F, b) + 4 * row;
+  uint8_t* scale = tile + 32 * b + 2 * row;
+  std::memcpy(scale, source, 2);
   source += 2;
   if (info.mins) {
-    std::memcpy(tail + 64, source, 2);
+    std::memcpy(scale + 64, source, 2);
     source += 2;
   }
   if (info.high_bytes != 0) {
-    Store32(high, TransposeBits(Load32(source)));
+    Store32(codes + info.code_bytes, TransposeBits(Load32(source)));
     source += 4;
   }
   if (F == kQ8_0) {
@@ -67,14 +66,14 @@ void UnpackSixBit(const uint8_t* c, uint8_t values[16]) {
   }
 }
 
-void PutSixBit(const uint8_t values[16], int row, uint8_t* tail) {
+void PutSixBit(const uint8_t values[16], int row, uint8_t* tile) {
   for (int j = 0; j < 8; j++) {  // value 16 j + row shares a nibble byte with 16 (j + 8) + row
-    tail[16 * j + row] = static_cast<uint8_t>((values[j] & 15) | (values[j + 8] & 15) << 4);
+    tile[16 * j + row] = static_cast<uint8_t>((values[j] & 15) | (values[j + 8] & 15) << 4);
   }
   for (int j = 0; j < 4; j++) {
     uint32_t pairs = 0;
     for (int i = 0; i < 4; i++) pairs |= static_cast<uint32_t>(values[j + 4 * i] >> 4) << 2 * i;
-    tail[128 + 16 * j + row] = static_cast<uint8_t>(pairs);
+    tile[128 + 16 * j + row] = static_cast<uint8_t>(pairs);
   }
 }
 
@@ -83,11 +82,9 @@ void PackQ45K(const uint8_t* source, int row, uint8_t* tile) {
   constexpr FormatInfo info = InfoOf(F);
   const uint8_t* bits = source + 16;  // Q5_K: one byte a k, one bit a block
   const uint8_t* q = F == kQ5_K ? source + 48 : bits;
-  uint8_t* high = tile + 8 * info.code_bytes + 4 * row;
-  uint8_t* tail = tile + 8 * (info.code_bytes + info.high_bytes);
   for (int b = 0; b < 8; b += 2) {  // blocks b and b + 1: low and high nibbles of the same bytes
-    uint8_t* even = tile + b * info.code_bytes + 4 * row;
-    uint8_t* odd = even + info.code_bytes;
+    uint8_t* even = tile + BlockOffset(F, b) + 4 * row;
+    uint8_t* odd = tile + BlockOffset(F, b + 1) + 4 * row;
     for (int i = 0; i < 4; i++) {
       const uint32_t v = Load32(q + 16 * b + 4 * i), w = Load32(q + 16 * b + 16 + 4 * i);
       Store32(even + kLine * i, (v & kLow4) | (w & kLow4) << 4);
@@ -98,25 +95,24 @@ void PackQ45K(const uint8_t* source, int row, uint8_t* tile) {
     for (int b = 0; b < 8; b++) {
       uint32_t v = 0;
       for (int j = 0; j < 8; j++) v |= (Load32(bits + 4 * j) >> b & 0x01010101u) << j;
-      Store32(high + info.high_bytes * b, v);
+      Store32(tile + BlockOffset(F, b) + info.code_bytes + 4 * row, v);
     }
   }
   uint8_t values[16];
   UnpackSixBit(source + 4, values);
-  PutSixBit(values, row, tail);
-  std::memcpy(tail + 192 + 2 * row, source, 2);
-  std::memcpy(tail + 224 + 2 * row, source + 2, 2);
+  PutSixBit(values, row, tile);
+  std::memcpy(tile + 192 + 2 * row, source, 2);
+  std::memcpy(tile + 224 + 2 * row, source + 2, 2);
 }
 
 void PackQ6K(const uint8_t* source, int row, uint8_t* tile) {
   constexpr FormatInfo info = InfoOf(kQ6_K);
-  uint8_t* tail = tile + 8 * (info.code_bytes + info.high_bytes);
   for (int b = 0; b < 8; b++) {
     const int half = b / 4, quarter = b % 4;
     const uint8_t* low = source + 64 * half + 32 * (quarter % 2);
     const uint8_t* pairs = source + 128 + 32 * half;
-    uint8_t* codes = tile + b * info.code_bytes + 4 * row;
-    uint8_t* high = tile + 8 * info.code_bytes + b * info.high_bytes + 4 * row;
+    uint8_t* codes = tile + BlockOffset(kQ6_K, b) + 4 * row;
+    uint8_t* high = codes + info.code_bytes;
     const int shift = quarter >= 2 ? 4 : 0;
     for (int i = 0; i < 4; i++) {
       const uint32_t v = Load32(low + 4 * i) >> shift & kLow4;
@@ -131,8 +127,8 @@ void PackQ6K(const uint8_t* source, int row, uint8_t* tile) {
       Store32(high + kLine * (j / 4), v);
     }
   }
-  for (int j = 0; j < 16; j++) tail[16 * j + row] = source[192 + j];
-  std::memcpy(tail + 256 + 2 * row, source + 208, 2);
+  for (int j = 0; j < 16; j++) tile[16 * j + row] = source[192 + j];
+  std::memcpy(tile + 256 + 2 * row, source + 208, 2);
 }
 
 // `count` <= 64 floats of a row, `F` elements.
@@ -202,23 +198,22 @@ struct RowScales {
 
 RowScales ReadRowScales(Format f, const uint8_t* tile, int row) {
   const FormatInfo info = InfoOf(f);
-  const uint8_t* tail = tile + info.tile_k / 32 * (info.code_bytes + info.high_bytes);
   RowScales r;
   for (int h = 0; h < info.tile_k / 16; h++) {
     const int b = h / 2;
     float min = 0;
     if (info.tile_k == 64) {
-      r.scale[h] = LoadHalf(tail + 32 * b + 2 * row);
-      if (info.mins) min = LoadHalf(tail + 64 + 32 * b + 2 * row);
+      r.scale[h] = LoadHalf(tile + 32 * b + 2 * row);
+      if (info.mins) min = LoadHalf(tile + 64 + 32 * b + 2 * row);
     } else if (f == kQ6_K) {
-      r.scale[h] = LoadHalf(tail + 256 + 2 * row) *
-                   static_cast<float>(static_cast<int8_t>(tail[16 * h + row]));
+      r.scale[h] = LoadHalf(tile + 256 + 2 * row) *
+                   static_cast<float>(static_cast<int8_t>(tile[16 * h + row]));
     } else {
-      const uint32_t nibbles = tail[16 * b + row], pairs = tail[128 + 16 * (b % 4) + row];
+      const uint32_t nibbles = tile[16 * b + row], pairs = tile[128 + 16 * (b % 4) + row];
       const uint32_t scale = (nibbles & 15) | (pairs >> 2 * (b / 4) & 3) << 4;
       const uint32_t minimum = nibbles >> 4 | (pairs >> (4 + 2 * (b / 4)) & 3) << 4;
-      r.scale[h] = LoadHalf(tail + 192 + 2 * row) * static_cast<float>(scale);
-      min = -LoadHalf(tail + 224 + 2 * row) * static_cast<float>(minimum);
+      r.scale[h] = LoadHalf(tile + 192 + 2 * row) * static_cast<float>(scale);
+      min = -LoadHalf(tile + 224 + 2 * row) * static_cast<float>(minimum);
     }
     if (info.zero_point_log2 >= 0) {
       min = -r.scale[h] * static_cast<float>(1 << info.zero_point_log2);
@@ -231,9 +226,9 @@ RowScales ReadRowScales(Format f, const uint8_t* tile, int row) {
 // The 4 codes of operand j of block b in a row, one a byte.
 uint32_t ReadCodes(Format f, const uint8_t* tile, int b, int j, int row) {
   const FormatInfo info = InfoOf(f);
-  const uint8_t* codes = tile + b * info.code_bytes + 4 * row;
+  const uint8_t* codes = tile + BlockOffset(f, b) + 4 * row;
   if (f == kQ8_0) return Load32(codes + kLine * j);
-  const uint8_t* high = tile + info.tile_k / 32 * info.code_bytes + b * info.high_bytes + 4 * row;
+  const uint8_t* high = codes + info.code_bytes;
   uint32_t v = Load32(codes + kLine * (j % 4)) >> (j >= 4 ? 4 : 0) & kLow4;
   if (info.high_bytes == 64) v |= (Load32(high) >> j & 0x01010101u) << 4;
   if (info.high_bytes == 128) {

@@ -10,9 +10,8 @@ namespace staffel::kernels::STAFFEL_CPU_LEVEL {
 template <Format F>
 STAFFEL_INLINE void LoadOperands(const uint8_t* tile, int b, int part, Bytes w[8]) {
   constexpr FormatInfo info = InfoOf(F);
-  const uint8_t* q = tile + b * info.code_bytes + part * kPartBytes;
-  const uint8_t* h =
-      tile + info.tile_k / 32 * info.code_bytes + b * info.high_bytes + part * kPartBytes;
+  const uint8_t* q = tile + BlockOffset(F, b) + part * kPartBytes;
+  const uint8_t* h = q + info.code_bytes;
   if constexpr (F == kQ8_0) {
     STAFFEL_UNROLL(8)
     for (int j = 0; j < 8; j++) w[j] = LoadBytes(q + kLine * j);
@@ -61,7 +60,7 @@ struct TileScales {
   F32 min[kInfo.mins ? kBlocks : 1];
 
   STAFFEL_INLINE TileScales(const uint8_t* tile, int part) {
-    const uint8_t* t = tile + kBlocks * (kInfo.code_bytes + kInfo.high_bytes);
+    const uint8_t* t = tile;
     if constexpr (kInfo.tile_k == 64) {
       for (int b = 0; b < 2; b++) scale[b] = LoadF16(t + 32 * b + 2 * kLanes * part);
       if constexpr (kInfo.mins) {

@@ -10,24 +10,25 @@
 
 namespace staffel::kernels::STAFFEL_CPU_LEVEL {
 
-// Prefetch distances in the weight stream. They run over the end of a group into the next one and
-// the next matrix; from memory they are worth more than any instruction. Measured on Zen 4, GB/s of
-// Q4_1 / Q8_0 / Q4_K with 4 rows: none 15 / 21 / 12, 8 KiB to L1 19 / 21 / 17, these two 25 / 25
-// / 20. One row of a plain type leaves too little work a line to hide L2 behind, and keeps to L1.
-inline constexpr int kFarBytes = 16384;    // to L2
-inline constexpr int kNearBytes = 2048;    // to L1
-inline constexpr int kSingleBytes = 4096;  // to L1, one row
+// Prefetch distances in the weight stream; they run over the end of a group into the next one and
+// the next matrix. The hardware prefetcher keeps up as long as the stream is read fast, that is
+// with one row (two of the plain types); slower readers lose it, and prefetches by hand are worth
+// more than any instruction. GB/s of Q4_1 / Q8_0 / Q4_K, one core of Zen 4 that reads 36:
+//               hardware alone     these two       8 KiB to L1
+//   1 row       34 / 34 / 32       23 / 24 / 26    26 / 25 / 24
+//   4 rows      18 / 24 / 15       25 / 23 / 20    19 / 21 / 17
+//   8 rows       9 / 16 /  8       13 / 23 / 11    12 / 16 / 11     (13, 23, 11: bound by compute)
+inline constexpr int kFarBytes = 16384;  // to L2
+inline constexpr int kNearBytes = 2048;  // to L1
 
 // Lines [begin, end) of a tile, further on in the stream. Spread over the work: all lines of a K
 // tile at once fill the miss buffers and stall the loads of this tile (8 rows: 6 against 11 GB/s).
 template <Format F, int MT>
 STAFFEL_INLINE void PrefetchLines(const uint8_t* tile, int begin, int end) {
   constexpr bool kPlain = InfoOf(F).tile_k == 64 && InfoOf(F).high_bytes == 0;
-  const uintptr_t at = reinterpret_cast<uintptr_t>(tile);
-  for (int i = begin; i < end; i++) {
-    if constexpr (MT == 1 && kPlain) {
-      __builtin_prefetch(reinterpret_cast<const void*>(at + kSingleBytes + 64 * i), 0, 3);
-    } else {
+  if constexpr (MT > (kPlain ? 2 : 1)) {
+    const uintptr_t at = reinterpret_cast<uintptr_t>(tile);
+    for (int i = begin; i < end; i++) {
       __builtin_prefetch(reinterpret_cast<const void*>(at + kFarBytes + 64 * i), 0, 2);
       __builtin_prefetch(reinterpret_cast<const void*>(at + kNearBytes + 64 * i), 0, 3);
     }
