@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "staffel/clock.h"
 #include "staffel/ids.h"
 #include "staffel/placement.h"
@@ -109,7 +110,13 @@ struct ModelRef {
   std::string name;    // served name, for logs
   std::string path;    // at the master; a worker looks for a file of this name in its --model-dir
   std::string digest;  // ModelDigest, hex
-  int64_t file_bytes = 0;
+  int64_t file_bytes = 0;           // of all files together
+  std::vector<int64_t> part_bytes;  // of each file of a split model, in order; else one number
+};
+
+// Bytes of a model: its files count as one, in their order.
+struct ByteRange {
+  int64_t offset = 0, size = 0;
 };
 
 // What ranks of one replica must agree on.
@@ -208,9 +215,12 @@ class MasterLink {
   virtual void SetHeartbeat(std::function<Heartbeat()> heartbeat) = 0;
   // The own address of the connection to the master: the interface that leads to it.
   virtual std::string local_address() const = 0;
-  // Reads [offset, offset + size) of the model of that digest from the master, in pieces.
-  // `sink` gets them in order. NotFound, Unavailable, DataLoss.
-  virtual Status ReadModel(const std::string& digest, int64_t offset, int64_t size,
+  // Most ranges of one ReadModel: a rank's part of a matrix that is cut by columns is thousands.
+  static constexpr int kReadRangesMax = 4096;
+  // Reads ranges of the model of that digest from the master. `sink` gets their bytes one after
+  // the other, in pieces of any size; an error of it ends the read. Waits; any thread. NotFound,
+  // Unavailable, DataLoss.
+  virtual Status ReadModel(const std::string& digest, absl::Span<const ByteRange> ranges,
                            const std::function<Status(absl::Span<const uint8_t>)>& sink) = 0;
 };
 

@@ -60,9 +60,10 @@ class CommEndpoint {
   virtual const std::string& address() const = 0;
   // Connects to all peers that this rank has business with (its tensor group, the stages beside
   // it) and returns when all are there. DeadlineExceeded names the ranks that are missing; Aborted:
-  // AbortForming, from any thread.
+  // AbortForming.
   virtual Result<std::unique_ptr<Communicator>> Form(const GroupSpec& spec, Duration timeout) = 0;
-  virtual void AbortForming() = 0;
+  // Any thread: Form of this replica and epoch, be it running or still to come, returns Aborted.
+  virtual void AbortForming(int replica, int epoch) = 0;
 };
 
 }  // namespace staffel
