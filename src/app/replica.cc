@@ -3,9 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <fstream>
 #include <future>
-#include <iterator>
 #include <random>
 #include <utility>
 
@@ -17,7 +15,6 @@
 #include "modelfile/open.h"
 #include "plan/kv_pool.h"
 #include "plan/placement.h"
-#include "text/tokenizer.h"
 
 namespace staffel {
 namespace {
@@ -54,16 +51,6 @@ Hash128 RandomKey() {
   return {word(), word()};
 }
 
-Result<std::string> ReadTemplateFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), {});
-  if (!in.good() && !in.eof()) {
-    return absl::InvalidArgumentError(
-        StrCat("--chat-template: '", path, "' cannot be read; check its path and rights"));
-  }
-  return text;
-}
-
 // What the scheduler asks for at most in one step.
 int LogitRows(const ServeOptions& options) {
   sched::Config config;
@@ -74,52 +61,6 @@ int LogitRows(const ServeOptions& options) {
 }  // namespace
 
 Replica::~Replica() = default;
-
-Status Replica::LoadTokenizer(const ModelFile& file, const ServeOptions& options) {
-  STAFFEL_ASSIGN_OR_RETURN(TokenizerSpec spec, file.ReadTokenizer());
-  STAFFEL_ASSIGN_OR_RETURN(tokenizer_, MakeTokenizer(std::move(spec)));
-  return LoadChatTemplate(file, options);
-}
-
-// --chat-template, else the file's own, else a well-known one that the vocabulary fits. A model
-// whose own template cannot be used still serves completions.
-Status Replica::LoadChatTemplate(const ModelFile& file, const ServeOptions& options) {
-  std::string source;
-  if (!options.chat_template.empty()) {
-    STAFFEL_ASSIGN_OR_RETURN(source, ReadTemplateFile(options.chat_template));
-  } else if (file.chat_template()) {
-    source = *file.chat_template();
-  } else {
-    std::unordered_map<std::string_view, bool> is_control;
-    for (TokenId id = 0; id < tokenizer_->vocab_size(); id++) {
-      if (tokenizer_->IsControl(id)) is_control[tokenizer_->TokenBytes(id, true)] = true;
-    }
-    const Result<std::string_view> fallback =
-        DefaultChatTemplate([&](std::string_view token) { return is_control.contains(token); });
-    if (!fallback.ok()) {
-      chat_template_problem_ = std::string(fallback.status().message());
-      return absl::OkStatus();
-    }
-    source = std::string(*fallback);
-  }
-  const TokenizerSpec& spec = tokenizer_->spec();
-  const auto text = [&](TokenId id) {
-    return id < 0 ? std::string() : std::string(tokenizer_->TokenBytes(id, true));
-  };
-  Result<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::Parse(
-      source, {text(spec.bos), text(spec.eos), text(spec.unknown), text(spec.padding)});
-  if (parsed.ok()) {
-    chat_template_ = *std::move(parsed);
-    return absl::OkStatus();
-  }
-  const std::string problem(parsed.status().message());
-  if (!options.chat_template.empty()) {
-    return absl::InvalidArgumentError(
-        StrCat("--chat-template '", options.chat_template, "': ", problem));
-  }
-  chat_template_problem_ = StrCat("The model's chat template cannot be used: ", problem);
-  return absl::OkStatus();
-}
 
 Status Replica::LoadWeights(const ModelFile& file, const ModelConfig& config,
                             const ServeOptions& options, std::function<void(double)> progress) {
@@ -200,8 +141,10 @@ Result<std::shared_ptr<Replica>> Replica::Load(const ServeOptions& options,
   if (!config.ok()) return AddPath(config.status(), options.model);
   std::shared_ptr<Replica> replica(new Replica);
   // The vocabulary takes as long as the weights of a small model, and needs one core.
-  std::future<Status> tokenizer =
-      std::async(std::launch::async, [&] { return replica->LoadTokenizer(*file, options); });
+  std::future<Status> tokenizer = std::async(std::launch::async, [&]() -> Status {
+    STAFFEL_ASSIGN_OR_RETURN(replica->text_, LoadModelText(*file, options.chat_template));
+    return absl::OkStatus();
+  });
   const Status weights = replica->LoadWeights(*file, *config, options, std::move(progress));
   const Status text = tokenizer.get();
   if (!text.ok()) return AddPath(text, options.model);

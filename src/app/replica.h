@@ -6,13 +6,13 @@
 #include <memory>
 #include <string>
 
+#include "app/model_text.h"
 #include "app/serve_options.h"
 #include "engine/engine.h"
 #include "model/config.h"
 #include "staffel/backend.h"
 #include "staffel/clock.h"
 #include "staffel/model_file.h"
-#include "text/chat_template.h"
 #include "transport/inproc/inproc_transport.h"
 #include "worker/worker.h"
 
@@ -31,26 +31,19 @@ class Replica {
   Replica& operator=(const Replica&) = delete;
 
   Engine& engine() const { return *engine_; }
-  const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
-  // Null: there is none, for the reason in chat_template_problem().
-  const std::shared_ptr<const ChatTemplate>& chat_template() const { return chat_template_; }
-  const std::string& chat_template_problem() const { return chat_template_problem_; }
+  const ModelText& text() const { return text_; }
   // "llama, 134.5 M parameters ...", for the log.
   const std::string& description() const { return description_; }
 
  private:
   Replica() = default;
-  Status LoadTokenizer(const ModelFile& file, const ServeOptions& options);
-  Status LoadChatTemplate(const ModelFile& file, const ServeOptions& options);
   Status LoadWeights(const ModelFile& file, const ModelConfig& config, const ServeOptions& options,
                      std::function<void(double)> progress);
   Status StartEngine(const ModelConfig& config, const ServeOptions& options,
                      std::function<void(const Status&)> on_loss);
 
   SystemClock clock_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
-  std::shared_ptr<const ChatTemplate> chat_template_;
-  std::string chat_template_problem_;
+  ModelText text_;
   std::string description_;
   // In the order of their lives: each uses the ones before it.
   std::unique_ptr<Backend> backend_;

@@ -106,13 +106,13 @@ void LogReady(const ServeOptions& options, const HttpServer& server, const Repli
   spdlog::info("ready in {:.2f} s, listening on {}", std::chrono::duration<double>(took).count(),
                addresses);
   const char* key = options.api_keys.empty() ? "" : " -H \"Authorization: Bearer $KEY\"";
-  if (replica.chat_template()) {
+  if (replica.text().chat_template) {
     spdlog::info(
         "try: curl {}/v1/chat/completions{} -H 'Content-Type: application/json' "
         R"(-d '{{"messages":[{{"role":"user","content":"Hello!"}}],"max_tokens":50}}')",
         LocalUrl(server), key);
   } else {
-    spdlog::warn("no chat: {}", replica.chat_template_problem());
+    spdlog::warn("no chat: {}", replica.text().chat_template_problem);
     spdlog::info(
         "try: curl {}/v1/completions{} -H 'Content-Type: application/json' "
         R"(-d '{{"prompt":"Once upon a time","max_tokens":50}}')",
@@ -187,13 +187,14 @@ int Serve(const ServeOptions& options) {
   auto model = std::make_shared<openai::ServedModel>();
   model->names = names;
   model->created_unix_s = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  model->tokenizer = replica->tokenizer();
-  model->chat_template = replica->chat_template();
-  model->chat_template_problem = replica->chat_template_problem();
+  model->tokenizer = replica->text().tokenizer;
+  model->chat_template = replica->text().chat_template;
+  model->chat_template_problem = replica->text().chat_template_problem;
   model->engine = engine;
   model->limits = engine->limits();
   model->metrics = metrics.AddModel(names.front(), [engine] { return engine->stats(); });
-  api.SetModel(std::move(model));
+  api.SetModels(std::make_shared<openai::ModelSet>(
+      openai::ModelSet{.served = {std::move(model)}, .pending = {}}));
   server.SetAvailable([engine] { return engine->health(); });
   signals.EndAtFirst(false);
   LogReady(options, server, *replica, SystemClock().Now() - begin);

@@ -72,38 +72,39 @@ void Api::Register(Router& router) {
   Add(router, "POST", "/v1/chat/completions/render", &Api::Render);
 }
 
-void Api::SetModel(std::shared_ptr<const ServedModel> model) {
+void Api::SetModels(std::shared_ptr<const ModelSet> models) {
   std::lock_guard<std::mutex> lock(mutex_);
-  model_ = std::move(model);
+  models_ = std::move(models);
 }
 
-std::shared_ptr<const ServedModel> Api::model() const {
+std::shared_ptr<const ModelSet> Api::models() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return model_;
+  return models_;
 }
 
 void Api::Add(Router& router, const char* method, const char* path, Handler handler) {
   router.Handle(method, path, [this, handler](HttpRequest request, Writer writer) {
-    std::shared_ptr<const ServedModel> model = this->model();
-    if (model == nullptr) {
+    std::shared_ptr<const ModelSet> models = this->models();
+    if (models == nullptr) {
       return SendError(
           *writer,
           FromStatus(absl::UnavailableError("the model is loading; try again in a moment")));
     }
     // A body can be megabytes of JSON and text: not on the thread that serves sockets.
-    runner_->Post([this, handler, model = std::move(model), request = std::move(request),
+    runner_->Post([this, handler, models = std::move(models), request = std::move(request),
                    writer = std::move(writer)]() mutable {
-      (this->*handler)(model, std::move(request), std::move(writer));
+      (this->*handler)(*models, std::move(request), std::move(writer));
     });
   });
 }
 
-void Api::Chat(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-               Writer writer) {
+void Api::Chat(const ModelSet& models, HttpRequest request, Writer writer) {
   Checked<Json> parsed = ParseBody(request.body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*writer, *error);
   const Json& body = std::get<Json>(parsed);
-  if (auto error = CheckModelName(*model, body)) return SendError(*writer, *error);
+  auto found = FindModel(models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*writer, *error);
+  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
   FieldReader reader(body);
   GenerationSpec spec;
   spec.options = ReadGenerationOptions(reader, *model->tokenizer);
@@ -137,12 +138,13 @@ void Api::Chat(const std::shared_ptr<const ServedModel>& model, HttpRequest requ
   Generation::Start(std::move(spec));
 }
 
-void Api::Completions(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-                      Writer writer) {
+void Api::Completions(const ModelSet& models, HttpRequest request, Writer writer) {
   Checked<Json> parsed = ParseBody(request.body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*writer, *error);
   const Json& body = std::get<Json>(parsed);
-  if (auto error = CheckModelName(*model, body)) return SendError(*writer, *error);
+  auto found = FindModel(models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*writer, *error);
+  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
   FieldReader reader(body);
   GenerationSpec spec;
   spec.options = ReadGenerationOptions(reader, *model->tokenizer);
@@ -175,30 +177,33 @@ void Api::Completions(const std::shared_ptr<const ServedModel>& model, HttpReque
   Generation::Start(std::move(spec));
 }
 
-void Api::Models(const std::shared_ptr<const ServedModel>& model, HttpRequest, Writer writer) {
-  std::string out = "{\"object\":\"list\",\"data\":[";
-  for (size_t i = 0; i < model->names.size(); i++) {
-    if (i > 0) out += ",";
-    AppendModel(out, *model, model->names[i]);
+void Api::Models(const ModelSet& models, HttpRequest, Writer writer) {
+  std::string out;
+  for (const auto& model : models.served) {
+    for (const std::string& name : model->names) {
+      if (!out.empty()) out += ",";
+      AppendModel(out, *model, name);
+    }
   }
-  writer->Send(200, "application/json", out + "]}");
+  writer->Send(200, "application/json", StrCat("{\"object\":\"list\",\"data\":[", out, "]}"));
 }
 
-void Api::Model(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-                Writer writer) {
+void Api::Model(const ModelSet& models, HttpRequest request, Writer writer) {
   std::string name = request.path.substr(kModelPrefix.size());
-  if (auto error = CheckModelName(*model, Json{{"model", name}})) return SendError(*writer, *error);
+  auto found = FindModel(models, Json{{"model", name}});
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*writer, *error);
   std::string out;
-  AppendModel(out, *model, name);
+  AppendModel(out, *std::get<std::shared_ptr<const ServedModel>>(found), name);
   writer->Send(200, "application/json", out);
 }
 
-void Api::Tokenize(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-                   Writer writer) {
+void Api::Tokenize(const ModelSet& models, HttpRequest request, Writer writer) {
   Checked<Json> parsed = ParseBody(request.body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*writer, *error);
   const Json& body = std::get<Json>(parsed);
-  if (auto error = CheckModelName(*model, body)) return SendError(*writer, *error);
+  auto found = FindModel(models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*writer, *error);
+  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
   FieldReader reader(body);
   bool add_special = reader.Bool("add_special_tokens").value_or(true);
   bool parse_special = reader.Bool("parse_special").value_or(false);
@@ -229,12 +234,13 @@ void Api::Tokenize(const std::shared_ptr<const ServedModel>& model, HttpRequest 
   writer->Send(200, "application/json", out + "}");
 }
 
-void Api::Detokenize(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-                     Writer writer) {
+void Api::Detokenize(const ModelSet& models, HttpRequest request, Writer writer) {
   Checked<Json> parsed = ParseBody(request.body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*writer, *error);
   const Json& body = std::get<Json>(parsed);
-  if (auto error = CheckModelName(*model, body)) return SendError(*writer, *error);
+  auto found = FindModel(models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*writer, *error);
+  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
   FieldReader reader(body);
   auto ids = reader.IntArray("tokens", 0, model->tokenizer->vocab_size() - 1);
   if (!ids && reader.ok()) reader.Fail("tokens", "'tokens' is missing; send an array of token ids");
@@ -245,12 +251,13 @@ void Api::Detokenize(const std::shared_ptr<const ServedModel>& model, HttpReques
   writer->Send(200, "application/json", out + "}");
 }
 
-void Api::Render(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-                 Writer writer) {
+void Api::Render(const ModelSet& models, HttpRequest request, Writer writer) {
   Checked<Json> parsed = ParseBody(request.body);
   if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*writer, *error);
   const Json& body = std::get<Json>(parsed);
-  if (auto error = CheckModelName(*model, body)) return SendError(*writer, *error);
+  auto found = FindModel(models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*writer, *error);
+  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
   FieldReader reader(body);
   Checked<RenderedChat> rendered = RenderChat(*model, reader);
   if (auto* error = std::get_if<ApiError>(&rendered)) return SendError(*writer, *error);

@@ -11,7 +11,7 @@
 
 namespace staffel::openai {
 
-// Lives as long as the HTTP server. Until SetModel is called, every route answers 503 with
+// Lives as long as the HTTP server. Until SetModels is called, every route answers 503 with
 // Retry-After.
 class Api {
  public:
@@ -21,30 +21,27 @@ class Api {
   // Adds the routes.
   void Register(Router& router);
 
-  // Any thread. Requests that have begun keep the model they began with.
-  void SetModel(std::shared_ptr<const ServedModel> model);
+  // Any thread; not empty. Requests that have begun keep the model they began with.
+  void SetModels(std::shared_ptr<const ModelSet> models);
 
  private:
   using Writer = std::shared_ptr<ResponseWriter>;
-  using Handler = void (Api::*)(const std::shared_ptr<const ServedModel>&, HttpRequest, Writer);
+  using Handler = void (Api::*)(const ModelSet&, HttpRequest, Writer);
 
   void Add(Router& router, const char* method, const char* path, Handler handler);
-  std::shared_ptr<const ServedModel> model() const;
+  std::shared_ptr<const ModelSet> models() const;
 
-  void Chat(const std::shared_ptr<const ServedModel>& model, HttpRequest request, Writer writer);
-  void Completions(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-                   Writer writer);
-  void Models(const std::shared_ptr<const ServedModel>& model, HttpRequest request, Writer writer);
-  void Model(const std::shared_ptr<const ServedModel>& model, HttpRequest request, Writer writer);
-  void Tokenize(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-                Writer writer);
-  void Detokenize(const std::shared_ptr<const ServedModel>& model, HttpRequest request,
-                  Writer writer);
-  void Render(const std::shared_ptr<const ServedModel>& model, HttpRequest request, Writer writer);
+  void Chat(const ModelSet& models, HttpRequest request, Writer writer);
+  void Completions(const ModelSet& models, HttpRequest request, Writer writer);
+  void Models(const ModelSet& models, HttpRequest request, Writer writer);
+  void Model(const ModelSet& models, HttpRequest request, Writer writer);
+  void Tokenize(const ModelSet& models, HttpRequest request, Writer writer);
+  void Detokenize(const ModelSet& models, HttpRequest request, Writer writer);
+  void Render(const ModelSet& models, HttpRequest request, Writer writer);
 
   TaskRunner* const runner_;
   mutable std::mutex mutex_;
-  std::shared_ptr<const ServedModel> model_;  // guarded by mutex_
+  std::shared_ptr<const ModelSet> models_;  // guarded by mutex_
 };
 
 }  // namespace staffel::openai

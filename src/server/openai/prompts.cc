@@ -55,18 +55,49 @@ std::optional<ApiError> AddTokens(const ServedModel& model, const Json& ids,
   return std::nullopt;
 }
 
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// "'a', 'b'": the first name of each model.
+std::string NamesOf(const ModelSet& models) {
+  std::string out;
+  const auto add = [&](const std::string& name) {
+    StrAppend(out, out.empty() ? "'" : ", '", name, "'");
+  };
+  for (const auto& model : models.served) add(model->names[0]);
+  for (const ModelSet::Pending& pending : models.pending) add(pending.names[0]);
+  return out;
+}
+
+Status NotServed(const ModelSet::Pending& pending) {
+  return absl::UnavailableError(
+      StrCat("the model '", pending.names[0], "' is not being served: ", pending.reason));
+}
+
 }  // namespace
 
-std::optional<ApiError> CheckModelName(const ServedModel& model, const Json& body) {
+Checked<std::shared_ptr<const ServedModel>> FindModel(const ModelSet& models, const Json& body) {
+  const size_t count = models.served.size() + models.pending.size();
   auto it = body.find("model");
-  if (it == body.end() || it->is_null()) return std::nullopt;
+  if (it == body.end() || it->is_null()) {
+    if (count != 1) {
+      return Invalid("model", StrCat("'model' is missing; this server has ", NamesOf(models)));
+    }
+    if (!models.served.empty()) return models.served.front();
+    return FromStatus(NotServed(models.pending.front()));
+  }
   if (!it->is_string())
     return Invalid("model", StrCat("'model' must be a string, it is ", TypeName(*it)));
   const auto& name = it->get_ref<const std::string&>();
-  if (std::find(model.names.begin(), model.names.end(), name) != model.names.end())
-    return std::nullopt;
+  for (const auto& model : models.served) {
+    if (Contains(model->names, name)) return model;
+  }
+  for (const ModelSet::Pending& pending : models.pending) {
+    if (Contains(pending.names, name)) return FromStatus(NotServed(pending));
+  }
   ApiError error = Invalid("model", StrCat("there is no model '", name.substr(0, 100),
-                                           "' here; this server has '", model.names[0], "'"));
+                                           "' here; this server has ", NamesOf(models)));
   error.status = 404;
   error.code = "model_not_found";
   return error;

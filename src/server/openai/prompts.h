@@ -2,6 +2,7 @@
 // checking lengths.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "server/openai/chat_messages.h"
@@ -13,9 +14,10 @@ namespace staffel::openai {
 
 inline constexpr int kPromptsMax = 1024;  // of one text completion request
 
-// 404 if the request names another model; absent and null mean the one served. 400 if it is no
-// string.
-std::optional<ApiError> CheckModelName(const ServedModel& model, const Json& body);
+// The model that a request names; where there is only one, absent and null mean it. 404 with the
+// list of models for a name that there is not, 503 for one that cannot be served now, 400 if it is
+// no string, or missing where there are several.
+Checked<std::shared_ptr<const ServedModel>> FindModel(const ModelSet& models, const Json& body);
 
 struct RenderedChat {
   PromptText prompt;

@@ -27,4 +27,15 @@ struct ServedModel {
   ModelMetrics* metrics = nullptr;  // null: not counted; else outlives the model
 };
 
+// The models of a server at one moment. Shared by requests, immutable.
+struct ModelSet {
+  // One that cannot be served now.
+  struct Pending {
+    std::vector<std::string> names;
+    std::string reason;  // "waits for 1 more worker"
+  };
+  std::vector<std::shared_ptr<const ServedModel>> served;
+  std::vector<Pending> pending;
+};
+
 }  // namespace staffel::openai

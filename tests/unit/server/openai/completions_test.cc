@@ -151,5 +151,36 @@ TEST(JsonText, EscapesAndReplacesInvalidBytes) {
   EXPECT_EQ(out, "-0.5-9999.02.0");
 }
 
+TEST(SeveralModels, AreFoundByTheirNames) {
+  ApiWorld world;
+  auto other = std::make_shared<ServedModel>();
+  other->names = {"other"};
+  other->tokenizer = std::make_shared<ByteTokenizer>();
+  auto other_engine = std::make_shared<FakeEngine>();
+  other->engine = other_engine;
+  other->limits = other_engine->limits();
+  ModelSet models{.served = {world.model, other},
+                  .pending = {{{"later"}, "it waits for 1 more worker"}}};
+  world.api.SetModels(std::make_shared<ModelSet>(models));
+
+  auto missing = world.Post("/v1/completions", R"({"prompt":"x"})");
+  EXPECT_EQ(missing->status, 400);
+  EXPECT_EQ(missing->json()["error"]["message"],
+            "'model' is missing; this server has 'tiny', 'other', 'later'");
+  auto pending = world.Post("/v1/completions", R"({"model":"later","prompt":"x"})");
+  EXPECT_EQ(pending->status, 503);
+  EXPECT_EQ(pending->json()["error"]["message"],
+            "the model 'later' is not being served: it waits for 1 more worker");
+  auto unknown = world.Post("/v1/completions", R"({"model":"nope","prompt":"x"})");
+  EXPECT_EQ(unknown->status, 404);
+  EXPECT_EQ(unknown->json()["error"]["message"],
+            "there is no model 'nope' here; this server has 'tiny', 'other', 'later'");
+  auto tokens = world.Post("/tokenize", R"({"model":"other","prompt":"x"})");
+  EXPECT_EQ(tokens->status, 200);
+  auto list = world.Post("/v1/models", "", "GET");
+  ASSERT_EQ(list->json()["data"].size(), 3);  // tiny and its alias, other
+  EXPECT_EQ(list->json()["data"][2]["id"], "other");
+}
+
 }  // namespace
 }  // namespace staffel::openai

@@ -170,7 +170,7 @@ struct ApiWorld {
                         "{% for m in messages %}<|turn|>{{ m.role }}:{{ m.content }}<|end|>{% "
                         "endfor %}<|turn|>") {
     engine = std::make_shared<FakeEngine>();
-    auto model = std::make_shared<ServedModel>();
+    model = std::make_shared<ServedModel>();
     model->names = {"tiny", "alias"};
     model->tokenizer = std::make_shared<ByteTokenizer>();
     auto parsed = ChatTemplate::Parse(chat_template, {"<|turn|>", "<|end|>", "", ""});
@@ -179,7 +179,7 @@ struct ApiWorld {
     model->engine = engine;
     model->limits = engine->limits();
     api.Register(router);
-    api.SetModel(model);
+    api.SetModels(std::make_shared<ModelSet>(ModelSet{.served = {model}, .pending = {}}));
   }
   std::shared_ptr<RecordingWriter> Post(const std::string& path, const std::string& body,
                                         const std::string& method = "POST") {
@@ -206,6 +206,7 @@ struct ApiWorld {
   Api api{&runner};
   RouteTable router;
   std::shared_ptr<FakeEngine> engine;
+  std::shared_ptr<ServedModel> model;
 };
 
 }  // namespace staffel::openai

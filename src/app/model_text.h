@@ -1,0 +1,26 @@
+// The text side of a model: what the front needs of its file, wherever its weights are.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "staffel/model_file.h"
+#include "staffel/status.h"
+#include "staffel/tokenizer.h"
+#include "text/chat_template.h"
+
+namespace staffel {
+
+struct ModelText {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  // Null: there is none, for the reason in chat_template_problem.
+  std::shared_ptr<const ChatTemplate> chat_template;
+  std::string chat_template_problem;
+};
+
+// The template is that of `template_path` if given, else the file's own, else a well-known one that
+// the vocabulary fits. A model whose own template cannot be used still serves completions; a given
+// one that cannot is an error.
+Result<ModelText> LoadModelText(const ModelFile& file, const std::string& template_path);
+
+}  // namespace staffel
