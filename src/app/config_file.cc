@@ -74,9 +74,27 @@ Status AddKey(const OptionList& list, const std::string& path, const YAML::Node&
                                            : " must be a single value");
 }
 
+Status AddModels(const std::string& path, const YAML::Node& list, ModelEntries* entries) {
+  if (!list.IsSequence()) {
+    return Invalid(path, " line ", list.Mark().line + 1, ": 'models' must be a list of mappings");
+  }
+  for (const YAML::Node& model : list) {
+    if (!model.IsMap()) {
+      return Invalid(path, " line ", model.Mark().line + 1,
+                     ": each of 'models' must be a mapping, such as `- model: a.gguf`");
+    }
+    std::vector<OptionValue>& values = entries->models.emplace_back();
+    for (const auto& entry : model) {
+      STAFFEL_RETURN_IF_ERROR(AddKey(*entries->list, path, entry.first, entry.second, &values));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-Result<std::vector<OptionValue>> ReadConfigFile(const OptionList& list, const std::string& path) {
+Result<std::vector<OptionValue>> ReadConfigFile(const OptionList& list, const std::string& path,
+                                                ModelEntries* entries) {
   STAFFEL_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
   std::vector<OptionValue> values;
   try {
@@ -84,6 +102,10 @@ Result<std::vector<OptionValue>> ReadConfigFile(const OptionList& list, const st
     if (root.IsNull()) return values;
     if (!root.IsMap()) return Invalid(path, " must hold `key: value` lines");
     for (const auto& entry : root) {
+      if (entries != nullptr && entry.first.IsScalar() && entry.first.Scalar() == "models") {
+        STAFFEL_RETURN_IF_ERROR(AddModels(path, entry.second, entries));
+        continue;
+      }
       STAFFEL_RETURN_IF_ERROR(AddKey(list, path, entry.first, entry.second, &values));
     }
   } catch (const YAML::Exception& error) {

@@ -79,7 +79,8 @@ Result<CommandLine> ReadFlags(const OptionList& list, const std::string& positio
       parser.add_flag(StrCat(option.flag(), "{true},--no-", option.name, "{false}"), texts[i])
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     } else {
-      parser.add_option(option.flag(), texts[i])
+      const std::string alias = option.alias.empty() ? "" : StrCat(",--", option.alias);
+      parser.add_option(option.flag() + alias, texts[i])
           ->allow_extra_args(false)
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     }
@@ -144,7 +145,8 @@ Status Apply(const std::vector<OptionValue>& values) {
 }
 
 Result<bool> LoadOptions(const OptionList& list, const std::string& positional,
-                         std::vector<std::string> args, const char* const* environment) {
+                         std::vector<std::string> args, const char* const* environment,
+                         ModelEntries* entries) {
   STAFFEL_ASSIGN_OR_RETURN(const CommandLine flags, ReadFlags(list, positional, std::move(args)));
   if (flags.help) return true;
   STAFFEL_ASSIGN_OR_RETURN(const std::vector<OptionValue> variables,
@@ -156,7 +158,8 @@ Result<bool> LoadOptions(const OptionList& list, const std::string& positional,
     }
   }
   if (!config.empty()) {
-    STAFFEL_ASSIGN_OR_RETURN(const std::vector<OptionValue> keys, ReadConfigFile(list, config));
+    STAFFEL_ASSIGN_OR_RETURN(const std::vector<OptionValue> keys,
+                             ReadConfigFile(list, config, entries));
     STAFFEL_RETURN_IF_ERROR(Apply(keys));
   }
   STAFFEL_RETURN_IF_ERROR(Apply(variables));

@@ -35,8 +35,16 @@ Result<CommandLine> ReadFlags(const OptionList& list, const std::string& positio
 Result<std::vector<OptionValue>> ReadEnvironment(const OptionList& list,
                                                  const char* const* environment);
 
-// A YAML mapping of keys to scalars, or to lists of scalars for repeatable options.
-Result<std::vector<OptionValue>> ReadConfigFile(const OptionList& list, const std::string& path);
+// The key `models` of a configuration file: a list of mappings, each with the options of one model.
+struct ModelEntries {
+  const OptionList* list = nullptr;
+  std::vector<std::vector<OptionValue>> models;  // values point into the list
+};
+
+// A YAML mapping of keys to scalars, or to lists of scalars for repeatable options; and `models`,
+// if `entries` is given.
+Result<std::vector<OptionValue>> ReadConfigFile(const OptionList& list, const std::string& path,
+                                                ModelEntries* entries = nullptr);
 
 // Sets the values of one source; its values of a repeatable option replace those set before.
 Status Apply(const std::vector<OptionValue>& values);
@@ -44,6 +52,7 @@ Status Apply(const std::vector<OptionValue>& values);
 // All of it. The option "config", if the list has one, names the file. Returns whether help was
 // asked for; then nothing has been applied.
 Result<bool> LoadOptions(const OptionList& list, const std::string& positional,
-                         std::vector<std::string> args, const char* const* environment);
+                         std::vector<std::string> args, const char* const* environment,
+                         ModelEntries* entries = nullptr);
 
 }  // namespace staffel

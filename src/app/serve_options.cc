@@ -85,6 +85,29 @@ void AddModelOptions(OptionList& list, ServeOptions* o) {
               "compute as the reference does, in f32: slow, for comparing results");
 }
 
+Status CheckLabel(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals != text.npos && equals > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("is \"", text, "\"; it must be KEY=VALUE, such as pool=chat"));
+}
+
+void AddLayoutOptions(OptionList& list, ServeOptions* o) {
+  list.BeginGroup("Layout");
+  list.Integer("tensor-parallel-size", "N", &o->tensor_parallel, 0, 1024,
+               "workers that share each layer; any number that the heads can be cut for",
+               "auto, by the workers there are");
+  list.Alias("tp");
+  list.Integer("pipeline-parallel-size", "N", &o->pipeline_parallel, 0, 1024,
+               "stages, each with a range of the layers", "auto, by the workers there are");
+  list.Alias("pp");
+  list.Integer("data-parallel-size", "N", &o->data_parallel, 1, 1024,
+               "replicas of the model, each on workers of its own");
+  list.Alias("dp");
+  list.Texts("worker-label", "KEY=VALUE", &o->worker_labels,
+             "label that a worker must have to serve this model", CheckLabel);
+}
+
 void AddSchedulerOptions(OptionList& list, ServeOptions* o) {
   list.BeginGroup("Scheduler and KV cache");
   list.Integer("max-num-seqs", "N", &o->max_num_seqs, 1, 4096, "sequences that run together");
@@ -116,34 +139,49 @@ void AddLogOptions(OptionList& list, ServeOptions* o) {
 OptionList ServeOptionList(ServeOptions* options) {
   OptionList list;
   AddModelOptions(list, options);
+  AddLayoutOptions(list, options);
   AddServerOptions(list, options);
   AddSchedulerOptions(list, options);
   AddLogOptions(list, options);
   return list;
 }
 
-Status FinishServeOptions(ServeOptions* options) {
+OptionList ModelOptionList(ServeOptions* options) {
+  OptionList list;
+  AddModelOptions(list, options);
+  AddLayoutOptions(list, options);
+  AddSchedulerOptions(list, options);
+  return list;
+}
+
+Status FinishModelOptions(const ServeOptions& options) {
   const auto invalid = [](auto&&... parts) { return absl::InvalidArgumentError(StrCat(parts...)); };
-  if (options->model.empty()) {
-    return invalid("no model is given; name a GGUF file: staffel serve model.gguf");
-  }
-  STAFFEL_RETURN_IF_ERROR(CheckBlockSize(options->block_size));
-  if (options->prefill_chunk > options->max_num_batched_tokens) {
-    return invalid("--prefill-chunk is ", options->prefill_chunk,
+  STAFFEL_RETURN_IF_ERROR(CheckBlockSize(options.block_size));
+  if (options.prefill_chunk > options.max_num_batched_tokens) {
+    return invalid("--prefill-chunk is ", options.prefill_chunk,
                    "; it must not be above --max-num-batched-tokens (",
-                   options->max_num_batched_tokens, ")");
+                   options.max_num_batched_tokens, ")");
   }
   // What the scheduler needs: a token of every sequence, and something left for prompts.
   constexpr int kPrefillReserve = 16;
-  if (options->max_num_batched_tokens < options->max_num_seqs + kPrefillReserve) {
-    return invalid("--max-num-batched-tokens is ", options->max_num_batched_tokens,
-                   "; it must be at least --max-num-seqs (", options->max_num_seqs, ") and ",
+  if (options.max_num_batched_tokens < options.max_num_seqs + kPrefillReserve) {
+    return invalid("--max-num-batched-tokens is ", options.max_num_batched_tokens,
+                   "; it must be at least --max-num-seqs (", options.max_num_seqs, ") and ",
                    kPrefillReserve, " more");
   }
-  if (options->kv_blocks > 0 && options->kv_memory > 0) {
+  if (options.kv_blocks > 0 && options.kv_memory > 0) {
     return invalid(
         "--kv-blocks and --kv-memory both set the size of the KV pool; give one of them");
   }
+  return absl::OkStatus();
+}
+
+Status FinishServeOptions(ServeOptions* options) {
+  if (options->model.empty()) {
+    return absl::InvalidArgumentError(
+        "no model is given; name a GGUF file: staffel serve model.gguf");
+  }
+  STAFFEL_RETURN_IF_ERROR(FinishModelOptions(*options));
   if (!options->api_key_file.empty()) {
     STAFFEL_RETURN_IF_ERROR(ReadKeyFile(options->api_key_file, &options->api_keys));
   }

@@ -40,6 +40,10 @@ struct ServeOptions {
   int threads = 0;
   bool exact = false;
 
+  // Sizes of the layout; 0: chosen by what there is.
+  int tensor_parallel = 1, pipeline_parallel = 1, data_parallel = 1;
+  std::vector<std::string> worker_labels;  // key=value, that a worker of this model must have
+
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
   int prefill_chunk = 0;
@@ -56,8 +60,13 @@ struct ServeOptions {
 // The list writes into `options`, which outlives it.
 OptionList ServeOptionList(ServeOptions* options);
 
+// The part of it that concerns one model, for the `models` of a master's configuration file.
+OptionList ModelOptionList(ServeOptions* options);
+
 // Checks that need more than one option, and reads the key file. Errors name the flags.
 Status FinishServeOptions(ServeOptions* options);
+// The part that concerns one model.
+Status FinishModelOptions(const ServeOptions& options);
 
 // docs/configuration.md.
 std::string ConfigurationMarkdown();

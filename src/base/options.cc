@@ -64,8 +64,13 @@ Option& OptionList::Add(std::string name, std::string value, std::string default
 
 void OptionList::Integer(std::string name, std::string value, int* field, int min, int max,
                          std::string help, std::string zero_means) {
+  const bool takes_auto = !zero_means.empty() && min == 0;
   Add(std::move(name), std::move(value), StrCat(*field), HelpOfZero(std::move(help), zero_means))
       .set = [=](std::string_view text) -> Status {
+    if (takes_auto && text == "auto") {
+      *field = 0;
+      return absl::OkStatus();
+    }
     STAFFEL_ASSIGN_OR_RETURN(const int64_t number, ParseInteger(text, min, max));
     *field = static_cast<int>(number);
     return absl::OkStatus();
@@ -139,9 +144,14 @@ void OptionList::AddChoice(std::string name, std::vector<std::string> words, siz
   };
 }
 
+void OptionList::Alias(std::string alias) {
+  STAFFEL_CHECK(Find(alias) == nullptr) << alias;
+  options_.back().alias = std::move(alias);
+}
+
 const Option* OptionList::Find(std::string_view name) const {
   for (const Option& option : options_) {
-    if (option.name == name) return &option;
+    if (option.name == name || (!option.alias.empty() && option.alias == name)) return &option;
   }
   return nullptr;
 }
@@ -171,6 +181,7 @@ std::string OptionList::Help() const {
     if (option.group != group) StrAppend(out, "\n", group = option.group, ":\n");
     std::string left =
         StrCat("  ", option.is_switch ? StrCat("--[no-]", option.name) : option.flag(),
+               option.alias.empty() ? "" : StrCat(", --", option.alias),
                option.value.empty() ? "" : " ", option.value);
     std::string text = option.help;
     if (!option.default_text.empty()) StrAppend(text, " [", option.default_text, "]");
@@ -194,11 +205,12 @@ std::string OptionList::Markdown() const {
           out, "\n## ", group = option.group, "\n\n",
           "| flag | variable | key in the file | default | meaning |\n|---|---|---|---|---|\n");
     }
-    StrAppend(out, "| `", option.flag(), option.value.empty() ? "" : " ",
-              EscapeTableCell(option.value), "`", option.repeatable ? " (repeatable)" : "", " | `",
-              option.variable(), "` | `", option.key(), "` | ",
-              option.default_text.empty() ? "" : StrCat("`", option.default_text, "`"), " | ",
-              EscapeTableCell(option.help), " |\n");
+    StrAppend(
+        out, "| `", option.flag(), option.value.empty() ? "" : " ", EscapeTableCell(option.value),
+        "`", option.alias.empty() ? "" : StrCat(", `--", option.alias, "`"),
+        option.repeatable ? " (repeatable)" : "", " | `", option.variable(), "` | `", option.key(),
+        "` | ", option.default_text.empty() ? "" : StrCat("`", option.default_text, "`"), " | ",
+        EscapeTableCell(option.help), " |\n");
   }
   return out;
 }

@@ -21,7 +21,8 @@
 namespace staffel {
 
 struct Option {
-  std::string name;  // lower case, words joined by '-'
+  std::string name;   // lower case, words joined by '-'
+  std::string alias;  // a second, shorter name; "": none
   std::string group;
   std::string value;  // what stands for the value in help: "TOKENS", "FILE"; "" for switches
   std::string default_text;
@@ -44,6 +45,7 @@ class OptionList {
   void BeginGroup(std::string name) { group_ = std::move(name); }
 
   // The field's value at the time of the call is the default. `value` and `unit`: see Option.
+  // Where zero has a meaning, the word "auto" stands for it too.
   void Integer(std::string name, std::string value, int* field, int min, int max, std::string help,
                std::string zero_means = "");
   void Bytes(std::string name, int64_t* field, int64_t min, int64_t max, std::string help,
@@ -63,8 +65,11 @@ class OptionList {
               [field](size_t index) { *field = static_cast<Enum>(index); });
   }
 
+  // A second name for the option added last.
+  void Alias(std::string alias);
+
   const std::vector<Option>& options() const { return options_; }
-  // Null: no option of that name.
+  // Null: no option of that name or alias.
   const Option* Find(std::string_view name) const;
   // The name most like `name`, for "did you mean"; "" if none is near.
   std::string Nearest(std::string_view name) const;

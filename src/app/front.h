@@ -1,0 +1,72 @@
+// The HTTP side of a server process, whatever computes behind it: sockets, metrics, the OpenAI
+// routes, and the words for the log and the service manager.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "app/model_text.h"
+#include "app/serve_options.h"
+#include "app/stop_signals.h"
+#include "server/http_server.h"
+#include "server/metrics.h"
+#include "server/openai/api.h"
+#include "server/task_pool.h"
+#include "staffel/clock.h"
+
+namespace staffel {
+
+class Front {
+ public:
+  // `options` outlives the front.
+  explicit Front(const ServeOptions& options);
+
+  // Takes the port, so that it is known at once whether it can be had, and answers 503 with
+  // `reason` from then on. Routes are added before. InvalidArgument: an option is wrong.
+  Status Start(const std::string& reason);
+
+  HttpServer& server() { return server_; }
+  Metrics& metrics() { return metrics_; }
+  openai::Api& api() { return api_; }
+
+  // What clients may use to try the server, and a warning where it is open to all.
+  void LogReady(const ModelText& text, Duration took);
+
+ private:
+  const ServeOptions& options_;
+  Metrics metrics_;
+  TaskPool pool_;
+  openai::Api api_;
+  HttpServer server_;
+};
+
+// Tells /health, the log and the service manager how far loading is.
+class LoadingProgress {
+ public:
+  explicit LoadingProgress(HttpServer* server) : server_(server) {}
+  void Report(double share);
+
+ private:
+  HttpServer* const server_;
+  int percent_ = -1;
+  Time logged_ = SystemClock().Now();
+};
+
+// The names requests may use: those given, else the file's.
+std::vector<std::string> ServedNames(const ServeOptions& options);
+
+// Waits for a signal or a request to end, and returns the reason. Meanwhile tells the service
+// manager's watchdog that all is well, as long as `health` says so.
+std::string WaitForEnd(StopSignals& signals, const std::function<Status()>& health);
+
+// Errors after logging has begun: a sentence, or a JSON line where the log is JSON. Returns
+// `exit_code`.
+int Refuse(const ServeOptions& options, const Status& status, int exit_code);
+
+// After the drain: last bytes on their way to clients.
+inline constexpr Duration kGoodbye = std::chrono::seconds(2);
+// Between availability and READY=1: answers of 503 that are on their way arrive before it.
+inline constexpr Duration kSettle = std::chrono::milliseconds(50);
+
+}  // namespace staffel
