@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <future>
-#include <random>
 #include <utility>
 
 #include "app/devices.h"
+#include "app/model_setup.h"
 #include "base/available_memory.h"
 #include "base/option_values.h"
 #include "base/strings.h"
@@ -32,30 +32,6 @@ int64_t WeightBytes(const ModelFile& file) {
   for (const TensorView& tensor : file.tensors())
     bytes += static_cast<int64_t>(tensor.bytes.size());
   return bytes;
-}
-
-Result<int> MaxModelLen(const ModelConfig& config, const ServeOptions& options) {
-  const int trained = config.shape.context_length;
-  if (options.max_model_len == 0) return trained;
-  if (options.max_model_len > trained) {
-    return absl::InvalidArgumentError(StrCat("--max-model-len is ", options.max_model_len,
-                                             ", but the model was trained for ", trained,
-                                             " tokens; give at most that"));
-  }
-  return options.max_model_len;
-}
-
-Hash128 RandomKey() {
-  std::random_device random;
-  const auto word = [&] { return uint64_t{random()} << 32 | random(); };
-  return {word(), word()};
-}
-
-// What the scheduler asks for at most in one step.
-int LogitRows(const ServeOptions& options) {
-  sched::Config config;
-  config.max_sequences = options.max_num_seqs;
-  return std::min(config.LogitRowsMax(), options.max_num_batched_tokens);
 }
 
 }  // namespace
@@ -115,18 +91,8 @@ Status Replica::StartEngine(const ModelConfig& config, const ServeOptions& optio
                             std::function<void(const Status&)> on_loss) {
   transport_ =
       std::make_unique<InprocTransport>([this](const StepPlan& plan) { return worker_.Run(plan); });
-  EngineOptions engine;
+  EngineOptions engine = EngineOptionsFor(config, options, backend_options_.max_positions);
   engine.scheduler.block_count = backend_options_.block_count;
-  engine.scheduler.block_size = options.block_size;
-  engine.scheduler.max_model_len = backend_options_.max_positions;
-  engine.scheduler.max_sequences = options.max_num_seqs;
-  engine.scheduler.tokens_per_step_max = options.max_num_batched_tokens;
-  engine.scheduler.chunk_tokens_max =
-      options.prefill_chunk > 0 ? options.prefill_chunk : options.max_num_batched_tokens;
-  engine.scheduler.prefix_caching = options.enable_prefix_caching;
-  engine.scheduler.hash_key = RandomKey();
-  engine.vocab_size = config.shape.vocab;
-  engine.max_queue = options.max_queue;
   engine.on_loss = std::move(on_loss);
   STAFFEL_ASSIGN_OR_RETURN(engine_, Engine::Create(std::move(engine), transport_.get(), &clock_));
   engine_->Start();
