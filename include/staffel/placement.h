@@ -45,13 +45,24 @@ struct DeviceShape {
   double speed = 1.0;        // relative, measured
 };
 
+// Between two machines. The defaults are a plain 1 Gbit/s network.
+struct LinkShape {
+  double latency_s = 100e-6;  // one way, a small message
+  double bytes_per_s = 125e6;
+};
+
 struct ClusterShape {
   std::vector<DeviceShape> devices;
+  // By device; equal: they share memory. Empty: the devices' hosts tell.
+  std::vector<std::string> machines;
+  LinkShape link;
 };
 
 struct PlacementPolicy {
   int tensor_parallel = 1;    // 0: choose
   int pipeline_parallel = 1;  // 0: choose
+  int devices_max = 0;        // 0: no limit
+  int context_tokens = 0;     // for which every rank must have KV memory; 0: weights alone count
 };
 
 // One rank's part of the model.

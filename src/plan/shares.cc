@@ -1,26 +1,45 @@
 #include "plan/shares.h"
 
+#include <queue>
+#include <utility>
+
 #include "base/check.h"
 
 namespace staffel {
 
 std::vector<int> Apportion(int count, double cost, absl::Span<const double> load,
                            absl::Span<const double> speeds) {
+  const std::vector<int> no_limits(speeds.size(), count);
+  return *ApportionWithin(count, cost, load, speeds, no_limits);
+}
+
+std::optional<std::vector<int>> ApportionWithin(int count, double cost,
+                                                absl::Span<const double> load,
+                                                absl::Span<const double> speeds,
+                                                absl::Span<const int> limits) {
   const int ranks = static_cast<int>(speeds.size());
   STAFFEL_CHECK_GE(count, ranks);
   STAFFEL_CHECK_EQ(load.size(), speeds.size());
+  STAFFEL_CHECK_EQ(limits.size(), speeds.size());
+  // By the time at which the rank would end with one unit more.
+  using End = std::pair<double, int>;
+  std::priority_queue<End, std::vector<End>, std::greater<End>> soonest;
   std::vector<int> shares(ranks, 1);
-  for (int left = count - ranks; left > 0; --left) {
-    int soonest = 0;
-    double soonest_end = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      double end = (load[rank] + cost * (shares[rank] + 1)) / speeds[rank];
-      if (rank == 0 || end < soonest_end) {
-        soonest = rank;
-        soonest_end = end;
-      }
+  auto offer = [&](int rank) {
+    if (shares[rank] < limits[rank]) {
+      soonest.push({(load[rank] + cost * (shares[rank] + 1)) / speeds[rank], rank});
     }
-    ++shares[soonest];
+  };
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (limits[rank] < 1) return std::nullopt;
+    offer(rank);
+  }
+  for (int left = count - ranks; left > 0; --left) {
+    if (soonest.empty()) return std::nullopt;
+    const int rank = soonest.top().second;
+    soonest.pop();
+    ++shares[rank];
+    offer(rank);
   }
   return shares;
 }
