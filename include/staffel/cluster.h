@@ -173,7 +173,8 @@ struct WorkerGone {
 };
 
 // Calls come one at a time from the server's own threads, in order for each worker; they must not
-// block. OnJoin precedes all else of a worker, OnGone ends it.
+// block. OnJoin precedes all else of a worker, OnGone ends it, after Disconnect too. They may call
+// the server, but not end it. None comes once the server's destructor has begun.
 class ClusterHandler {
  public:
   virtual ~ClusterHandler() = default;
@@ -184,7 +185,9 @@ class ClusterHandler {
 
 class ClusterServer {
  public:
-  virtual ~ClusterServer() = default;
+  virtual ~ClusterServer() = default;  // tells all workers
+  // The port is bound already, but nobody is let in before. Once; `handler` outlives the server.
+  virtual void Start(ClusterHandler* handler) = 0;
   // Any thread; returns at once. Unknown workers are ignored: OnGone tells of them.
   virtual void Send(WorkerId worker, const MasterMessage& message) = 0;
   // The same bytes to all of them, serialised once: the way of StepPlans.
@@ -196,7 +199,9 @@ class ClusterServer {
 
 // ---- the worker's end
 
-// Calls come one at a time from the link's reader thread.
+// Calls come one at a time from the link's reader thread; they must not block (a step runs
+// elsewhere: an Abort may follow it) and must not end the link. Welcome is the first message. None
+// comes once the link's destructor has begun.
 class MasterHandler {
  public:
   virtual ~MasterHandler() = default;
@@ -207,19 +212,23 @@ class MasterHandler {
 
 class MasterLink {
  public:
-  virtual ~MasterLink() = default;
+  virtual ~MasterLink() = default;  // what was sent is delivered first, if that is quick
+  // Dials the master and says Hello. Once; `handler` outlives the link.
+  virtual void Start(MasterHandler* handler) = 0;
   // Any thread; in order; returns at once. After OnGone: nothing happens.
   virtual void Send(const WorkerMessage& message) = 0;
   // Asked by the heartbeat every heartbeat_ms on a thread of its own, so that a busy or hung step
-  // does not silence it.
+  // does not silence it. Before Start.
   virtual void SetHeartbeat(std::function<Heartbeat()> heartbeat) = 0;
-  // The own address of the connection to the master: the interface that leads to it.
+  // The own address (no port) of the connection to the master: the interface that leads to it.
+  // From Welcome on; empty over a Unix socket.
   virtual std::string local_address() const = 0;
   // Most ranges of one ReadModel: a rank's part of a matrix that is cut by columns is thousands.
   static constexpr int kReadRangesMax = 4096;
   // Reads ranges of the model of that digest from the master. `sink` gets their bytes one after
-  // the other, in pieces of any size; an error of it ends the read. Waits; any thread. NotFound,
-  // Unavailable, DataLoss.
+  // the other, in pieces of any size; an error of it ends the read and is returned. Waits, until
+  // the link's end at most; any thread, from Welcome on, over a connection of its own. NotFound,
+  // OutOfRange, Unavailable, DataLoss.
   virtual Status ReadModel(const std::string& digest, absl::Span<const ByteRange> ranges,
                            const std::function<Status(absl::Span<const uint8_t>)>& sink) = 0;
 };

@@ -1,43 +1,11 @@
 #include "transport/proto/step_codec.h"
 
-#include <limits>
-
 #include "base/strings.h"
-#include "worker.pb.h"
+#include "transport/proto/numbers.h"
+#include "transport/proto/step_messages.h"
 
 namespace staffel {
 namespace {
-
-// Numbers that came from outside: the first that does not fit is remembered, and the message is
-// refused as a whole.
-class Numbers {
- public:
-  int Int(uint32_t value, const char* name) {
-    if (value > static_cast<uint32_t>(std::numeric_limits<int32_t>::max())) {
-      if (status_.ok()) {
-        status_ = absl::InvalidArgumentError(StrCat(name, " ", value, " is out of range"));
-      }
-      return 0;
-    }
-    return static_cast<int>(value);
-  }
-  Slot SlotOf(uint32_t value) { return Slot(Int(value, "slot")); }
-  BlockId Block(uint32_t value) { return BlockId(Int(value, "block")); }
-  TokenId Token(uint32_t value) { return Int(value, "token"); }
-  std::vector<TokenId> Tokens(const google::protobuf::RepeatedField<uint32_t>& values) {
-    std::vector<TokenId> tokens;
-    tokens.reserve(values.size());
-    for (uint32_t value : values) tokens.push_back(Token(value));
-    return tokens;
-  }
-  void Refuse(const char* why) {
-    if (status_.ok()) status_ = absl::InvalidArgumentError(why);
-  }
-  const Status& status() const { return status_; }
-
- private:
-  Status status_;
-};
 
 // A plan in one step is bounded by the token budget, an outcome by its log-probabilities.
 constexpr int kMessageBytesMax = 256 << 20;
@@ -142,17 +110,6 @@ void ReadChunks(const proto::StepPlan& in, Numbers& numbers, StepPlan& plan) {
   }
 }
 
-void Write(const Status& status, proto::Status& out) {
-  out.set_code(static_cast<uint32_t>(status.code()));
-  out.set_message(std::string(status.message()));
-}
-
-Status Read(const proto::Status& in) {
-  const bool known = in.code() <= static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
-  return Status(known ? static_cast<absl::StatusCode>(in.code()) : absl::StatusCode::kUnknown,
-                in.message());
-}
-
 template <class Repeated>
 void WriteTop(const std::vector<TokenLogprob>& top, Repeated& out) {
   for (const TokenLogprob& entry : top) {
@@ -173,8 +130,18 @@ std::vector<TokenLogprob> ReadTop(const Repeated& in, Numbers& numbers) {
 
 }  // namespace
 
-std::string SerializePlan(const StepPlan& plan) {
-  proto::StepPlan out;
+void WriteStatus(const Status& status, proto::Status& out) {
+  out.set_code(static_cast<uint32_t>(status.code()));
+  out.set_message(std::string(status.message()));
+}
+
+Status ReadStatus(const proto::Status& in) {
+  const bool known = in.code() <= static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
+  return Status(known ? static_cast<absl::StatusCode>(in.code()) : absl::StatusCode::kUnknown,
+                in.message());
+}
+
+void Write(const StepPlan& plan, proto::StepPlan& out) {
   out.set_epoch(plan.epoch);
   out.set_step(plan.step);
   for (Slot slot : plan.released) out.add_released(slot.value);
@@ -191,12 +158,9 @@ std::string SerializePlan(const StepPlan& plan) {
   }
   WriteChunks(plan, out);
   out.set_digest(plan.digest);
-  return out.SerializeAsString();
 }
 
-Result<StepPlan> ParsePlan(std::string_view bytes) {
-  proto::StepPlan in;
-  STAFFEL_RETURN_IF_ERROR(Parse(bytes, "StepPlan", in));
+Result<StepPlan> Read(const proto::StepPlan& in) {
   Numbers numbers;
   StepPlan plan;
   plan.epoch = numbers.Int(in.epoch(), "epoch");
@@ -219,18 +183,17 @@ Result<StepPlan> ParsePlan(std::string_view bytes) {
   return plan;
 }
 
-std::string SerializeOutcome(const StepOutcome& outcome) {
-  proto::StepOutcome out;
+void Write(const StepOutcome& outcome, proto::StepOutcome& out) {
   out.set_epoch(outcome.epoch);
   out.set_step(outcome.step);
-  if (!outcome.status.ok()) Write(outcome.status, *out.mutable_status());
+  if (!outcome.status.ok()) WriteStatus(outcome.status, *out.mutable_status());
   for (const SampledToken& sampled : outcome.sampled) {
     proto::SampledToken& added = *out.add_sampled();
     added.set_slot(sampled.slot.value);
     added.set_token(sampled.token.token);
     added.set_logprob(sampled.token.logprob);
     WriteTop(sampled.token.top, *added.mutable_top());
-    if (!sampled.error.ok()) Write(sampled.error, *added.mutable_error());
+    if (!sampled.error.ok()) WriteStatus(sampled.error, *added.mutable_error());
   }
   for (const PromptLogprobs& logprobs : outcome.prompt_logprobs) {
     proto::PromptLogprobs& added = *out.add_prompt_logprobs();
@@ -243,24 +206,21 @@ std::string SerializeOutcome(const StepOutcome& outcome) {
     }
   }
   out.set_compute_s(outcome.compute_s);
-  return out.SerializeAsString();
 }
 
-Result<StepOutcome> ParseOutcome(std::string_view bytes) {
-  proto::StepOutcome in;
-  STAFFEL_RETURN_IF_ERROR(Parse(bytes, "StepOutcome", in));
+Result<StepOutcome> Read(const proto::StepOutcome& in) {
   Numbers numbers;
   StepOutcome outcome;
   outcome.epoch = numbers.Int(in.epoch(), "epoch");
   outcome.step = in.step();
-  outcome.status = Read(in.status());
+  outcome.status = ReadStatus(in.status());
   for (const proto::SampledToken& sampled : in.sampled()) {
     SampledToken& added = outcome.sampled.emplace_back();
     added.slot = numbers.SlotOf(sampled.slot());
     added.token.token = numbers.Token(sampled.token());
     added.token.logprob = sampled.logprob();
     added.token.top = ReadTop(sampled.top(), numbers);
-    added.error = Read(sampled.error());
+    added.error = ReadStatus(sampled.error());
   }
   for (const proto::PromptLogprobs& logprobs : in.prompt_logprobs()) {
     PromptLogprobs& added = outcome.prompt_logprobs.emplace_back();
@@ -270,9 +230,33 @@ Result<StepOutcome> ParseOutcome(std::string_view bytes) {
       added.entries.push_back({entry.logprob(), ReadTop(entry.top(), numbers)});
     }
   }
-  outcome.compute_s = in.compute_s();
+  outcome.compute_s = numbers.Real(in.compute_s(), "compute_s");
   STAFFEL_RETURN_IF_ERROR(numbers.status());
   return outcome;
+}
+
+std::string SerializePlan(const StepPlan& plan) {
+  proto::StepPlan out;
+  Write(plan, out);
+  return out.SerializeAsString();
+}
+
+Result<StepPlan> ParsePlan(std::string_view bytes) {
+  proto::StepPlan in;
+  STAFFEL_RETURN_IF_ERROR(Parse(bytes, "StepPlan", in));
+  return Read(in);
+}
+
+std::string SerializeOutcome(const StepOutcome& outcome) {
+  proto::StepOutcome out;
+  Write(outcome, out);
+  return out.SerializeAsString();
+}
+
+Result<StepOutcome> ParseOutcome(std::string_view bytes) {
+  proto::StepOutcome in;
+  STAFFEL_RETURN_IF_ERROR(Parse(bytes, "StepOutcome", in));
+  return Read(in);
 }
 
 }  // namespace staffel

@@ -89,7 +89,7 @@ class Maker {
       logprobs.start = Number();
       for (int j = Count(5); j > 0; --j) logprobs.entries.push_back({Float(), Top()});
     }
-    outcome.compute_s = Float();
+    outcome.compute_s = Count(1000) / 1000.0;
     return outcome;
   }
 
