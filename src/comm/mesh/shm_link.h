@@ -1,0 +1,17 @@
+// A link within one machine: rings in shared memory; a doorbell (eventfd) of each side for a side
+// that sleeps; a UNIX socket on which nothing is sent, but whose end shows the end of the peer.
+#pragma once
+
+#include <memory>
+
+#include "comm/mesh/fd.h"
+#include "comm/mesh/link.h"
+#include "comm/mesh/shm_ring.h"
+
+namespace staffel {
+
+// side: 0 or 1, the other one than the peer's.
+std::unique_ptr<Link> MakeShmLink(std::unique_ptr<ShmSegment> segment, int side, Fd socket,
+                                  Fd peer_doorbell);
+
+}  // namespace staffel
