@@ -12,6 +12,15 @@
 
 namespace staffel {
 
+// A token that an outcome has told, for ranks that do not sample (all but those of the last stage):
+// they append it. It is in the plan that computes it, or an earlier one. Ranks that sample have
+// drawn it themselves and check that it is the same.
+struct KnownToken {
+  Slot slot;
+  int position = 0;  // in the sequence, that of the prompt's first token being 0
+  TokenId token = 0;
+};
+
 // A sequence enters the mirror. Slots are reused only after a plan has released them.
 struct NewSequence {
   Slot slot;
@@ -37,8 +46,9 @@ struct BlockCopy {
 };
 
 // Tokens [start, start + count) of a sequence are computed in this step. `start` is the end of its
-// last chunk, or later: positions between were found computed in blocks appended by this plan. A
-// later plan may rely on the token that an earlier one samples before its outcome is known.
+// last chunk, or later: positions between were found computed in blocks appended by this plan.
+// Where all ranks sample, a later plan may rely on the token that an earlier one samples before its
+// outcome is known.
 struct Chunk {
   Slot slot;
   int start = 0;
@@ -48,10 +58,12 @@ struct Chunk {
   bool prompt_logprobs = false;
 };
 
-// Applied in this order: released, new_sequences, block_appends, block_copies, chunks.
+// Applied in this order: known_tokens, released, new_sequences, block_appends, block_copies,
+// chunks.
 struct StepPlan {
   int epoch = 0;      // placement this plan is for; workers drop others
   uint64_t step = 0;  // 1, 2, 3, ...
+  std::vector<KnownToken> known_tokens;
   std::vector<Slot> released;
   std::vector<NewSequence> new_sequences;
   std::vector<BlockAppend> block_appends;
@@ -77,10 +89,11 @@ struct PromptLogprobs {
 struct StepOutcome {
   int epoch = 0;
   uint64_t step = 0;
-  Status status;                      // not OK: the step failed and the epoch with it
+  Status status;  // not OK: the step failed and the epoch with it
+  // Of the ranks that sample; others leave both empty.
   std::vector<SampledToken> sampled;  // in the order of the plan's chunks that sample
   std::vector<PromptLogprobs> prompt_logprobs;
-  double compute_s = 0;  // time in the worker
+  double compute_s = 0;  // time in the worker that answers, less its waits for other ranks
 };
 
 }  // namespace staffel

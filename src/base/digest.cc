@@ -29,6 +29,12 @@ void MirrorDigest::Update(Slot slot, SlotState& state) {
 }
 
 uint64_t MirrorDigest::Apply(const StepPlan& plan) {
+  for (const KnownToken& known : plan.known_tokens) {
+    SlotState* state = Find(known.slot);
+    if (state == nullptr) continue;
+    state->tokens = MixDigest(state->tokens, Word(known.position, known.token));
+    Update(known.slot, *state);
+  }
   for (Slot slot : plan.released) {
     if (SlotState* state = Find(slot)) {
       state->live = false;

@@ -1,8 +1,9 @@
 // MirrorDigest: a running hash of the sequence mirror that a StepPlan is a delta on. The master
 // folds every plan into its own copy and sends the value; a worker folds the same plan and
 // compares. A plan that was lost, doubled, reordered or damaged, or a worker that joined with
-// another state, shows at the next step. Values of sampled tokens are not part of it (the master
-// plans ahead of them); their count is. One thread; O(changes of the plan).
+// another state, shows at the next step. Values of sampled tokens are part of it once a plan tells
+// them (known_tokens), until then their count only: the master plans ahead of them. One thread;
+// O(changes of the plan).
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ class MirrorDigest {
     bool live = false;
     int32_t token_count = 0;  // known: given with NewSequence, plus one for each chunk that samples
     int32_t planned_end = 0;  // start + count of the last chunk
-    uint64_t tokens = 0;      // hash of what NewSequence gave
+    uint64_t tokens = 0;      // hash of what NewSequence and known_tokens gave
     uint64_t blocks = 0;      // hash of the block table
     uint64_t contribution = 0;  // to sum_
   };

@@ -23,6 +23,7 @@ StepPlan Scheduler::Commit() {
   entry.decodes = decode_count_;
   for (const Draft& draft : draft_) {
     if (draft.admits) Admit(draft, plan, entry);
+    RelayTokens(draft.sequence, plan);
     AppendBlocks(draft, plan);
     AddChunk(draft, plan, entry);
   }
@@ -51,6 +52,7 @@ void Scheduler::Admit(const Draft& draft, StepPlan& plan, LedgerEntry& entry) {
                                 .sampling = spec.sampling,
                                 .min_tokens = spec.min_tokens,
                                 .stop_tokens = spec.stop_tokens});
+  sequence->relayed = static_cast<int>(sequence->tokens.size());
   if (!sequence->forked) return;
   sequence->forked = false;
   BlockAppend append{.slot = sequence->slot, .blocks = sequence->blocks};
@@ -83,6 +85,15 @@ void Scheduler::AppendBlocks(const Draft& draft, StepPlan& plan) {
   while (static_cast<int>(sequence->blocks.size()) < needed) {
     sequence->blocks.push_back(blocks_.Allocate());
     append.blocks.push_back(sequence->blocks.back());
+  }
+}
+
+void Scheduler::RelayTokens(Sequence* sequence, StepPlan& plan) {
+  if (!config_.relay_tokens) return;
+  const int known = static_cast<int>(sequence->tokens.size());
+  for (; sequence->relayed < known; ++sequence->relayed) {
+    plan.known_tokens.push_back(
+        {sequence->slot, sequence->relayed, sequence->tokens[sequence->relayed]});
   }
 }
 

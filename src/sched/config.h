@@ -45,6 +45,10 @@ struct Config {
   // ahead of them.
   int promised_tokens_max = 1;
 
+  // Plans tell the workers what was drawn: needed where some ranks do not sample (several stages),
+  // and a check of the ranks' agreement where all do.
+  bool relay_tokens = false;
+
   bool prefix_caching = true;
   Hash128 hash_key = {0x9ae16a3b2f90404fu,
                       0xc949d7c7509e6557u};  // of the prefix index; any value, secret or not

@@ -131,6 +131,7 @@ class Scheduler {
   // commit.cc: the draft becomes a plan
   StepPlan Commit();
   void Admit(const Draft& draft, StepPlan& plan, LedgerEntry& entry);
+  void RelayTokens(Sequence* sequence, StepPlan& plan);
   void AppendBlocks(const Draft& draft, StepPlan& plan);
   void AddChunk(const Draft& draft, StepPlan& plan, LedgerEntry& entry);
 

@@ -29,6 +29,7 @@ Status SequenceMirror::Apply(const StepPlan& plan) {
         StrCat("step ", plan.step, " follows step ", last_step_, "; a plan was lost or doubled"));
   }
   last_step_ = plan.step;
+  for (const KnownToken& known : plan.known_tokens) STAFFEL_RETURN_IF_ERROR(TakeKnown(known));
   for (Slot slot : plan.released) {
     STAFFEL_RETURN_IF_ERROR(CheckSlot(slot, "released"));
     slots_[slot.value] = MirroredSequence();
@@ -62,11 +63,36 @@ Status SequenceMirror::Apply(const StepPlan& plan) {
 
 void SequenceMirror::Append(Slot slot, TokenId token) {
   MirroredSequence& sequence = slots_[slot.value];
-  STAFFEL_CHECK(sequence.awaits_draw) << "slot " << slot << " does not sample";
+  STAFFEL_CHECK(limits_.samples && sequence.awaits_draw) << "slot " << slot << " does not sample";
   sequence.awaits_draw = false;
   --pending_draws_;
   sequence.tokens.push_back(token);
   if (UsesPenalties(sequence.sampling)) sequence.counts.AddGenerated(token);
+}
+
+Status SequenceMirror::TakeKnown(const KnownToken& known) {
+  STAFFEL_RETURN_IF_ERROR(CheckSlot(known.slot, "told a token"));
+  STAFFEL_RETURN_IF_ERROR(CheckTokens({known.token}, known.slot, "what is told"));
+  MirroredSequence& sequence = slots_[known.slot.value];
+  const int count = static_cast<int>(sequence.tokens.size());
+  const auto refuse = [&](const char* why) {
+    return absl::InvalidArgumentError(StrCat("the token at position ", known.position, " of slot ",
+                                             known.slot.value, " is told, but ", why));
+  };
+  if (known.position < sequence.prompt_count) return refuse("that is the prompt's");
+  if (!limits_.samples) {
+    if (known.position < count) return refuse("it was told before");
+    if (known.position > count) return refuse("not the one before it");
+    if (!sequence.awaits_draw) return refuse("no chunk has drawn it");
+    sequence.awaits_draw = false;
+    sequence.tokens.push_back(known.token);
+    return absl::OkStatus();
+  }
+  if (known.position >= count) return refuse("this rank has not drawn it");
+  if (sequence.tokens[known.position] == known.token) return absl::OkStatus();
+  return absl::DataLossError(StrCat("this rank has diverged: at position ", known.position,
+                                    " of slot ", known.slot.value, " it has drawn token ",
+                                    sequence.tokens[known.position], ", the others ", known.token));
 }
 
 Status SequenceMirror::CheckSlot(Slot slot, const char* what) const {
@@ -188,7 +214,7 @@ Status SequenceMirror::AddChunk(const Chunk& chunk) {
   }
   sequence.planned_end = static_cast<int>(end);
   sequence.awaits_draw = chunk.samples;
-  pending_draws_ += chunk.samples;
+  pending_draws_ += chunk.samples && limits_.samples;
   return absl::OkStatus();
 }
 

@@ -24,16 +24,18 @@ struct MirrorLimits {
   int max_rows = 0;          // of a step
   int max_sampled_rows = 0;  // of a step
   int max_positions = 0;     // of a sequence
+  // Whether this rank draws tokens. If not, plans tell it what was drawn before they compute it.
+  bool samples = true;
 };
 
 struct MirroredSequence {
   bool live = false;
-  std::vector<TokenId> tokens;  // known: given, and drawn since
+  std::vector<TokenId> tokens;  // known: given, and drawn or told since
   std::vector<BlockId> blocks;  // its table
   int prompt_count = 0;
   int sequence_index = 0;
   int planned_end = -1;      // end of the last chunk; -1: none yet
-  bool awaits_draw = false;  // its last chunk samples, and Append has not come
+  bool awaits_draw = false;  // its last chunk samples, and the token has not come
   SamplingParams sampling;
   int min_tokens = 0;
   std::vector<TokenId> stop_tokens;
@@ -48,11 +50,12 @@ class SequenceMirror {
   void Reset(const MirrorLimits& limits);
 
   // Applies a plan in the order that step.h gives. InvalidArgument or FailedPrecondition names the
-  // slot and what is wrong; DataLoss: the digest differs, so master and worker disagree about the
-  // past. After an error the mirror is of no use until Reset.
+  // slot and what is wrong; DataLoss: the digest differs, or a token that this rank has drawn is
+  // not the one that was told, so master and worker disagree about the past. After an error the
+  // mirror is of no use until Reset.
   Status Apply(const StepPlan& plan);
 
-  // A chunk that samples has drawn its token.
+  // A chunk that samples has drawn its token. Only where limits.samples.
   void Append(Slot slot, TokenId token);
 
   // The plan that was applied may name it.
@@ -62,6 +65,7 @@ class SequenceMirror {
   Status CheckSlot(Slot slot, const char* what) const;
   Status CheckTokens(absl::Span<const TokenId> tokens, Slot slot, const char* what) const;
   Status CheckBlock(BlockId block, const char* what) const;
+  Status TakeKnown(const KnownToken& known);
   Status Add(const NewSequence& added);
   Status AppendBlocks(const BlockAppend& append);
   Status AddChunk(const Chunk& chunk);
@@ -70,7 +74,7 @@ class SequenceMirror {
   std::vector<MirroredSequence> slots_;
   MirrorDigest digest_;
   uint64_t last_step_ = 0;  // 0: none in this epoch
-  int pending_draws_ = 0;   // sequences that await one
+  int pending_draws_ = 0;   // sequences that await one of this rank's own
 };
 
 }  // namespace staffel

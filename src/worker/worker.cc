@@ -25,13 +25,15 @@ Status Worker::Configure(WorkerSetup setup) {
                  .block_count = setup_.options.block_count,
                  .max_rows = setup_.options.max_rows,
                  .max_sampled_rows = setup_.options.max_sampled_rows,
-                 .max_positions = setup_.options.max_positions});
+                 .max_positions = setup_.options.max_positions,
+                 .samples = setup_.samples});
   failed_ = absl::OkStatus();
   return absl::OkStatus();
 }
 
 StepOutcome Worker::Run(const StepPlan& plan) {
   const Time begin = clock_.Now();
+  const double waited_before_s = WaitSeconds();
   StepOutcome outcome;
   outcome.epoch = plan.epoch;
   outcome.step = plan.step;
@@ -46,8 +48,13 @@ StepOutcome Worker::Run(const StepPlan& plan) {
     outcome.sampled.clear();
     outcome.prompt_logprobs.clear();
   }
-  outcome.compute_s = std::chrono::duration<double>(clock_.Now() - begin).count();
+  const double elapsed_s = std::chrono::duration<double>(clock_.Now() - begin).count();
+  outcome.compute_s = std::max(0.0, elapsed_s - (WaitSeconds() - waited_before_s));
   return outcome;
+}
+
+double Worker::WaitSeconds() const {
+  return setup_.group == nullptr ? 0 : setup_.group->stats().wait_s;
 }
 
 Status Worker::Compute(const StepPlan& plan, StepOutcome& outcome) {
@@ -62,7 +69,7 @@ Status Worker::Compute(const StepPlan& plan, StepOutcome& outcome) {
   if (!tokens_.empty() || !plan.block_copies.empty()) {
     STAFFEL_RETURN_IF_ERROR(setup_.executable->Run(batch));
   }
-  ReadLogits(plan, outcome);
+  if (setup_.samples) ReadLogits(plan, outcome);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 
 #include "staffel/backend.h"
 #include "staffel/clock.h"
+#include "staffel/communicator.h"
 #include "staffel/status.h"
 #include "staffel/step.h"
 #include "worker/sampler.h"
@@ -20,6 +21,11 @@ struct WorkerSetup {
   int vocab = 0;           // columns of the logits
   BackendOptions options;  // that the executable was prepared with
   std::unique_ptr<Executable> executable;
+  // False on stages without logits: nothing is drawn, outcomes are without tokens, and plans tell
+  // what the last stage has drawn.
+  bool samples = true;
+  // The ranks that the executable works with; null: none. Waits for them are not compute_s.
+  const Communicator* group = nullptr;
 };
 
 class Worker {
@@ -44,6 +50,7 @@ class Worker {
   };
 
   Status Compute(const StepPlan& plan, StepOutcome& outcome);
+  double WaitSeconds() const;
   Status LayOutRows(const StepPlan& plan);
   void ReadLogits(const StepPlan& plan, StepOutcome& outcome);
   SampledToken DrawToken(Slot slot, absl::Span<float> logits);

@@ -110,6 +110,47 @@ void ReadChunks(const proto::StepPlan& in, Numbers& numbers, StepPlan& plan) {
   }
 }
 
+bool Tells(const KnownToken& known, uint32_t slot, uint32_t position) {
+  return known.slot.value == static_cast<int>(slot) && known.position == static_cast<int>(position);
+}
+
+// After WriteChunks: most known tokens are what the decode chunks compute.
+void WriteKnownTokens(const StepPlan& plan, proto::StepPlan& out) {
+  const std::vector<KnownToken>& known = plan.known_tokens;
+  size_t next = 0;
+  for (int i = 0; i < out.decode_slots_size() && next < known.size(); ++i) {
+    const bool tells = Tells(known[next], out.decode_slots(i), out.decode_starts(i));
+    out.add_decode_tokens(tells ? static_cast<uint32_t>(known[next++].token) + 1 : 0);
+  }
+  if (next == 0) out.clear_decode_tokens();
+  for (; next < known.size(); ++next) {
+    out.add_known_slots(known[next].slot.value);
+    out.add_known_positions(known[next].position);
+    out.add_known_tokens(known[next].token);
+  }
+}
+
+void ReadKnownTokens(const proto::StepPlan& in, Numbers& numbers, StepPlan& plan) {
+  if (in.decode_tokens_size() > in.decode_slots_size()) {
+    return numbers.Refuse("decode_tokens are more than decode_slots");
+  }
+  for (int i = 0; i < in.decode_tokens_size(); ++i) {
+    if (in.decode_tokens(i) == 0) continue;
+    plan.known_tokens.push_back({numbers.SlotOf(in.decode_slots(i)),
+                                 numbers.Int(in.decode_starts(i), "start"),
+                                 numbers.Token(in.decode_tokens(i) - 1)});
+  }
+  if (in.known_slots_size() != in.known_tokens_size() ||
+      in.known_positions_size() != in.known_tokens_size()) {
+    return numbers.Refuse("known_slots, known_positions and known_tokens differ in size");
+  }
+  for (int i = 0; i < in.known_tokens_size(); ++i) {
+    plan.known_tokens.push_back({numbers.SlotOf(in.known_slots(i)),
+                                 numbers.Int(in.known_positions(i), "position"),
+                                 numbers.Token(in.known_tokens(i))});
+  }
+}
+
 template <class Repeated>
 void WriteTop(const std::vector<TokenLogprob>& top, Repeated& out) {
   for (const TokenLogprob& entry : top) {
@@ -157,6 +198,7 @@ void Write(const StepPlan& plan, proto::StepPlan& out) {
     added.set_target(copy.target.value);
   }
   WriteChunks(plan, out);
+  WriteKnownTokens(plan, out);
   out.set_digest(plan.digest);
 }
 
@@ -178,6 +220,7 @@ Result<StepPlan> Read(const proto::StepPlan& in) {
     plan.block_copies.push_back({numbers.Block(copy.source()), numbers.Block(copy.target())});
   }
   ReadChunks(in, numbers, plan);
+  if (numbers.status().ok()) ReadKnownTokens(in, numbers, plan);
   plan.digest = in.digest();
   STAFFEL_RETURN_IF_ERROR(numbers.status());
   return plan;

@@ -69,8 +69,22 @@ TEST(MirrorDigest, ReleasedSlotsLeaveNoTrace) {
   EXPECT_EQ(a.Apply(FirstPlan()), b.Apply(FirstPlan()));
 }
 
+TEST(MirrorDigest, KnownTokensCount) {
+  const auto told = [](int position, TokenId token) {
+    MirrorDigest digest;
+    digest.Apply(FirstPlan());
+    StepPlan plan = DecodePlan();
+    plan.known_tokens = {{Slot(0), position, token}};
+    return digest.Apply(plan);
+  };
+  EXPECT_EQ(told(3, 9), told(3, 9));
+  EXPECT_NE(told(3, 9), told(3, 8));
+  EXPECT_NE(told(3, 9), told(4, 9));
+}
+
 TEST(MirrorDigest, AbsurdSlotsAreHarmless) {
   StepPlan plan;
+  plan.known_tokens = {{Slot(-1), 0, 5}, {Slot(2000000000), -1, -1}};
   plan.released = {Slot(-1), Slot(2000000000)};
   plan.chunks.push_back({.slot = Slot(-7), .start = 0, .count = 1});
   MirrorDigest digest;

@@ -1,6 +1,9 @@
 // Cancellation, preemption, steps in flight, forks, epochs.
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "base/strings.h"
 #include "tests/unit/sched/harness.h"
 
 namespace staffel::sched {
@@ -229,6 +232,59 @@ TEST(Depth, WhatWasPlannedBeyondAStopIsDropped) {
   EXPECT_EQ(h.TextOf(id).size(), 1u);
   EXPECT_EQ(h.free_blocks(), 64);
   EXPECT_FALSE(h.Plan());
+}
+
+std::string Told(const StepPlan& plan) {
+  std::string text;
+  for (const KnownToken& known : plan.known_tokens) {
+    StrAppend(text, known.slot.value, "@", known.position, "=", known.token, " ");
+  }
+  return text;
+}
+
+TEST(Relay, TellsEachDrawnTokenOnceWithTheChunkThatComputesIt) {
+  Config config = SmallConfig(/*block_count=*/8);
+  config.relay_tokens = true;
+  Harness h(config);
+  h.draw = [](const Chunk& chunk) { return 100 + chunk.start + chunk.count - 1; };
+  h.Submit({.prompt = Tokens(0, 4), .max_tokens = 3});
+  h.Submit({.prompt = Tokens(20, 5), .max_tokens = 3});
+  h.Step();
+  EXPECT_EQ(Told(h.last), "") << "prompts come whole";
+  h.Step();
+  EXPECT_EQ(Told(h.last), "0@4=103 1@5=104 ");
+  h.Step();
+  EXPECT_EQ(Told(h.last), "0@5=104 1@6=105 ");
+  EXPECT_FALSE(h.Step()) << "the last token is of no use to workers";
+}
+
+TEST(Relay, WithoutRanksThatNeedItNothingIsTold) {
+  Harness h(SmallConfig());
+  h.Submit({.prompt = Tokens(0, 4), .max_tokens = 3});
+  while (h.Step()) EXPECT_EQ(Told(h.last), "");
+}
+
+TEST(Relay, WhatCameBackFromAPreemptionIsNotToldAgain) {
+  Config config = SmallConfig(/*block_count=*/8);
+  config.relay_tokens = true;
+  Harness h(config);
+  h.draw = [](const Chunk& chunk) { return 100 + chunk.start + chunk.count - 1; };
+  for (int i = 0; i < 3; ++i) h.Submit({.prompt = Tokens(10 * i, 4), .max_tokens = 12});
+  std::map<int, int> known;  // tokens that a rank without logits has of each slot
+  int given = 0;
+  while (h.Step()) {
+    for (const KnownToken& told : h.last.known_tokens) {
+      EXPECT_EQ(told.position, known[told.slot.value]++);
+    }
+    for (const NewSequence& s : h.last.new_sequences) {
+      known[s.slot.value] = static_cast<int>(s.tokens.size());
+      given += known[s.slot.value] - s.prompt_count;
+    }
+    for (const Chunk& chunk : h.last.chunks) {
+      EXPECT_LE(chunk.start + chunk.count, known[chunk.slot.value]);
+    }
+  }
+  EXPECT_GT(given, 0) << "a preemption";
 }
 
 TEST(Epoch, SequencesComeBackWithTheirTokens) {

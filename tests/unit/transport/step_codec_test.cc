@@ -70,8 +70,19 @@ class Maker {
     for (int i = Count(6); i > 0; --i) {
       plan.chunks.push_back({Slot(Number()), Number(), Bool() ? 1 : Number(), Bool(), Bool()});
     }
+    AddKnownTokens(plan);
     plan.digest = Word();
     return plan;
+  }
+  // Mostly what the decode chunks compute, in order; sometimes anything.
+  void AddKnownTokens(StepPlan& plan) {
+    for (const Chunk& chunk : plan.chunks) {
+      if (Count(2) > 0) plan.known_tokens.push_back({chunk.slot, chunk.start, Number()});
+    }
+    if (Count(2) > 0) return;
+    for (int i = Count(3); i > 0; --i) {
+      plan.known_tokens.push_back({Slot(Number()), Number(), Number()});
+    }
   }
 
   StepOutcome Outcome() {
@@ -149,6 +160,12 @@ void ExpectEqual(const StepPlan& a, const StepPlan& b) {
   EXPECT_EQ(a.step, b.step);
   EXPECT_EQ(a.released, b.released);
   EXPECT_EQ(a.digest, b.digest);
+  ASSERT_EQ(a.known_tokens.size(), b.known_tokens.size());
+  for (size_t i = 0; i < a.known_tokens.size(); ++i) {
+    EXPECT_EQ(a.known_tokens[i].slot, b.known_tokens[i].slot);
+    EXPECT_EQ(a.known_tokens[i].position, b.known_tokens[i].position);
+    EXPECT_EQ(a.known_tokens[i].token, b.known_tokens[i].token);
+  }
   ASSERT_EQ(a.new_sequences.size(), b.new_sequences.size());
   for (size_t i = 0; i < a.new_sequences.size(); ++i) {
     const NewSequence &x = a.new_sequences[i], &y = b.new_sequences[i];
@@ -271,8 +288,13 @@ TEST(StepCodec, ADecodeStepIsAFewBytesASequence) {
     }
     const size_t plan_bytes = SerializePlan(plan).size();
     const size_t outcome_bytes = SerializeOutcome(outcome).size();
-    std::cout << sequences << " sequences: plan " << plan_bytes << " bytes, outcome "
-              << outcome_bytes << " bytes\n";
+    for (const Chunk& chunk : plan.chunks) {
+      plan.known_tokens.push_back({chunk.slot, chunk.start, 20000 + chunk.slot.value});
+    }
+    const size_t told_bytes = SerializePlan(plan).size() - plan_bytes;
+    std::cout << sequences << " sequences: plan " << plan_bytes << " bytes and " << told_bytes
+              << " for known tokens, outcome " << outcome_bytes << " bytes\n";
+    EXPECT_LE(told_bytes, 3u + 3 * sequences);
     EXPECT_LE(plan_bytes, 32u + 4 * sequences);
     EXPECT_LE(outcome_bytes, 32u + 8 * sequences);
   }

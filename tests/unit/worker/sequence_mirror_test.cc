@@ -165,6 +165,63 @@ const BadPlan kBadPlans[] = {
 INSTANTIATE_TEST_SUITE_P(Table, SequenceMirrorRefuses, ::testing::ValuesIn(kBadPlans),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Of a rank without logits: FirstPlan, then `told`, then a chunk that computes it.
+Status TellFirstStage(std::vector<KnownToken> told) {
+  SequenceMirror mirror;
+  MirrorLimits limits = kLimits;
+  limits.samples = false;
+  mirror.Reset(limits);
+  EXPECT_TRUE(mirror.Apply(FirstPlan()).ok());
+  StepPlan plan;
+  plan.step = 2;
+  plan.known_tokens = std::move(told);
+  plan.chunks = {{Slot(0), 5, 1, true}};
+  return mirror.Apply(plan);
+}
+
+TEST(SequenceMirror, ARankThatDoesNotSampleIsToldTokens) {
+  EXPECT_TRUE(TellFirstStage({{Slot(0), 5, 55}}).ok());
+  const struct {
+    std::vector<KnownToken> told;
+    const char* word;
+  } refused[] = {
+      {{}, "beyond the 5 known tokens"},
+      {{{Slot(0), 5, 55}, {Slot(0), 5, 55}}, "told before"},
+      {{{Slot(0), 5, 55}, {Slot(0), 6, 56}}, "no chunk has drawn it"},
+      {{{Slot(0), 6, 55}}, "not the one before it"},
+      {{{Slot(0), 4, 55}}, "prompt's"},
+      {{{Slot(0), -1, 55}}, "prompt's"},
+      {{{Slot(0), 5, 100}}, "100"},
+      {{{Slot(0), 5, -1}}, "-1"},
+      {{{Slot(1), 5, 55}}, "slot 1"},
+      {{{Slot(-1), 5, 55}}, "slot -1"},
+  };
+  for (const auto& [told, word] : refused) {
+    EXPECT_THAT(std::string(TellFirstStage(told).message()), HasSubstr(word));
+  }
+}
+
+TEST(SequenceMirror, ARankThatSamplesComparesWhatIsTold) {
+  const auto tell = [](KnownToken known) {
+    SequenceMirror mirror;
+    mirror.Reset(kLimits);
+    EXPECT_TRUE(mirror.Apply(FirstPlan()).ok());
+    mirror.Append(Slot(0), 55);
+    StepPlan plan;
+    plan.step = 2;
+    plan.known_tokens = {known};
+    Status status = mirror.Apply(plan);
+    EXPECT_EQ(mirror.sequence(Slot(0)).tokens.size(), 6u);
+    return status;
+  };
+  EXPECT_TRUE(tell({Slot(0), 5, 55}).ok());
+  EXPECT_EQ(tell({Slot(0), 6, 55}).code(), absl::StatusCode::kInvalidArgument);
+  const Status diverged = tell({Slot(0), 5, 54});
+  EXPECT_EQ(diverged.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(diverged.message(),
+            "this rank has diverged: at position 5 of slot 0 it has drawn token 55, the others 54");
+}
+
 // Blocks that another sequence has computed meanwhile are appended and passed over.
 TEST(SequenceMirror, WholeBlocksMayBePassedOver) {
   SequenceMirror mirror;
@@ -219,10 +276,13 @@ TEST(SequenceMirror, RandomPlansAreSafe) {
   int applied = 0;
   for (int round = 0; round < 20000; ++round) {
     SequenceMirror mirror;
-    mirror.Reset(kLimits);
+    MirrorLimits limits = kLimits;
+    limits.samples = round % 2 == 0;
+    mirror.Reset(limits);
     for (int step = 1; step < 4; ++step) {
       StepPlan plan;
       plan.step = step;
+      if (random() % 3 == 0) plan.known_tokens.push_back({Slot(pick()), pick() + 2, pick()});
       if (random() % 8 == 0) plan.released.push_back(Slot(pick()));
       for (size_t i = random() % 3; i > 0; --i) {
         plan.new_sequences.push_back(
@@ -241,7 +301,7 @@ TEST(SequenceMirror, RandomPlansAreSafe) {
       if (!mirror.Apply(plan).ok()) break;
       ++applied;
       for (const Chunk& chunk : plan.chunks) {
-        if (chunk.samples) mirror.Append(chunk.slot, 1);
+        if (chunk.samples && limits.samples) mirror.Append(chunk.slot, 1);
       }
     }
   }

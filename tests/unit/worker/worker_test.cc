@@ -22,7 +22,9 @@ class FakeExecutable final : public Executable {
  public:
   Status Run(const BatchTensors& batch) override {
     ++runs;
+    waited_s += wait_s_per_run;
     if (fail_next) return absl::UnavailableError("the device is gone");
+    last_tokens.assign(batch.tokens.begin(), batch.tokens.end());
     for (const BlockCopy& copy : batch.block_copies) {
       for (int i = 0; i < kBlockSize; ++i) {
         kv_[{copy.target.value, i}] = kv_[{copy.source.value, i}];
@@ -66,6 +68,8 @@ class FakeExecutable final : public Executable {
   }
 
   int runs = 0;
+  double waited_s = 0, wait_s_per_run = 0;
+  std::vector<TokenId> last_tokens;
   bool fail_next = false;
   int nan_at_run = -1;
 
@@ -78,9 +82,10 @@ class WorkerTest : public ::testing::Test {
  protected:
   void SetUp() override { Configure(1); }
 
-  void Configure(int epoch) {
+  void Configure(int epoch, bool samples = true) {
     auto executable = std::make_unique<FakeExecutable>();
     executable_ = executable.get();
+    group_.executable = executable_;
     WorkerSetup setup;
     setup.epoch = epoch;
     setup.vocab = kVocab;
@@ -90,6 +95,8 @@ class WorkerTest : public ::testing::Test {
     setup.options.max_sampled_rows = 16;
     setup.options.max_positions = 64;
     setup.executable = std::move(executable);
+    setup.samples = samples;
+    setup.group = &group_;
     EXPECT_TRUE(worker_.Configure(std::move(setup)).ok());
     step_ = 0;
     epoch_ = epoch;
@@ -109,7 +116,28 @@ class WorkerTest : public ::testing::Test {
     return added;
   }
 
-  SystemClock clock_;
+  // Says how long the executable has waited for others.
+  class Group final : public Communicator {
+   public:
+    int rank() const override { return 0; }
+    int size() const override { return 1; }
+    Status AllReduceSum(absl::Span<float>) override { return absl::OkStatus(); }
+    Status AllGather(absl::Span<const float>, absl::Span<const int>, absl::Span<float>) override {
+      return absl::OkStatus();
+    }
+    Status Send(int, absl::Span<const float>) override { return absl::OkStatus(); }
+    Status Recv(int, absl::Span<float>) override { return absl::OkStatus(); }
+    void Abort() override {}
+    CommStats stats() const override { return {.wait_s = executable->waited_s}; }
+    const FakeExecutable* executable = nullptr;
+  };
+  struct SteppingClock final : Clock {
+    Time Now() const override { return now += std::chrono::milliseconds(10); }
+    mutable Time now{};
+  };
+
+  SteppingClock clock_;
+  Group group_;
   Worker worker_{clock_};
   FakeExecutable* executable_ = nullptr;
   uint64_t step_ = 0;
@@ -295,6 +323,39 @@ TEST_F(WorkerTest, TooManyLogitsRowsAreRefused) {
   plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1), BlockId(2), BlockId(3), BlockId(4)}}};
   plan.chunks = {{Slot(0), 0, 20, true, true}};
   EXPECT_THAT(std::string(worker_.Run(plan).status.message()), HasSubstr("20 rows"));
+}
+
+TEST_F(WorkerTest, AStageWithoutLogitsComputesWhatItIsTold) {
+  Configure(1, /*samples=*/false);
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1, 2, 3})};
+  plan.new_sequences[0].sampling.prompt_logprobs = 0;
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, 3, true, true}};
+  StepOutcome outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_TRUE(outcome.sampled.empty());
+  EXPECT_TRUE(outcome.prompt_logprobs.empty());
+  plan = Plan();
+  plan.known_tokens = {{Slot(0), 3, 17}};
+  plan.chunks = {{Slot(0), 3, 1, true}};
+  ASSERT_TRUE(worker_.Run(plan).status.ok());
+  EXPECT_EQ(executable_->last_tokens, std::vector<TokenId>{17});
+  plan = Plan();
+  plan.chunks = {{Slot(0), 4, 1, true}};
+  EXPECT_THAT(std::string(worker_.Run(plan).status.message()), HasSubstr("known tokens"));
+}
+
+TEST_F(WorkerTest, WaitsForOtherRanksAreNotItsComputeTime) {
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1, 2, 3})};
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, 3, true}};
+  EXPECT_NEAR(worker_.Run(plan).compute_s, 0.010, 1e-6);
+  executable_->wait_s_per_run = 0.007;
+  plan = Plan();
+  plan.chunks = {{Slot(0), 3, 1, true}};
+  EXPECT_NEAR(worker_.Run(plan).compute_s, 0.003, 1e-6);
 }
 
 TEST_F(WorkerTest, EmptyPlansDoNotRunTheModel) {
