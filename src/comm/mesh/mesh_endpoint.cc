@@ -101,7 +101,6 @@ class MeshEndpoint final : public CommEndpoint {
       std::lock_guard lock(mutex_);
       if (is_forming_) return absl::FailedPreconditionError("two epochs are formed at once");
       is_forming_ = true;
-      forming_aborted_ = false;
     }
     FormingEpoch epoch{.replica = spec.replica,
                        .epoch = spec.epoch,
@@ -121,10 +120,11 @@ class MeshEndpoint final : public CommEndpoint {
     return Finish(spec, std::move(forming));
   }
 
-  void AbortForming() override {
+  void AbortForming(int replica, int epoch) override {
     {
       std::lock_guard lock(mutex_);
-      if (is_forming_) forming_aborted_ = true;
+      int& aborted = aborted_epochs_.try_emplace(replica, epoch).first->second;
+      aborted = std::max(aborted, epoch);
     }
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
@@ -171,7 +171,10 @@ class MeshEndpoint final : public CommEndpoint {
       for (Arrival& arrival : acceptor_.Take()) Add(forming, std::move(arrival));
       {
         std::lock_guard lock(mutex_);
-        if (forming_aborted_) return absl::AbortedError("forming the epoch was aborted");
+        const auto aborted = aborted_epochs_.find(spec.replica);
+        if (aborted != aborted_epochs_.end() && aborted->second >= spec.epoch) {
+          return absl::AbortedError(StrCat("epoch ", spec.epoch, " was aborted"));
+        }
       }
       if (forming.missing.empty()) return absl::OkStatus();
       if (now - begin >= timeout) return TimedOut(spec, forming, timeout);
@@ -234,7 +237,9 @@ class MeshEndpoint final : public CommEndpoint {
   const Fd wake_;  // of Form
 
   std::mutex mutex_;
-  bool is_forming_ = false, forming_aborted_ = false;  // guarded by mutex_
+  // Guarded by mutex_.
+  bool is_forming_ = false;
+  std::map<int, int> aborted_epochs_;  // by replica: its latest
 
   Acceptor acceptor_;
 };
