@@ -50,6 +50,8 @@ struct BackendOptions {
       false;  // activations stay f32 (reference mode); default: as fast as the format allows
   // Called while weights are packed, with the share done in [0, 1].
   std::function<void(double)> progress;
+  // Asked between pieces of the packing, from any thread: true ends Prepare with Cancelled.
+  std::function<bool()> cancelled;
   // If set: called after each op of a step, in order, with every value that it wrote. The first
   // record in which two backends differ is where the bug is. Slow.
   std::function<void(const TraceRecord&)> trace;
@@ -68,12 +70,22 @@ class Executable {
   virtual int64_t weight_bytes() const = 0;  // packed
 };
 
+// Bytes that a prepared program takes beside its KV blocks.
+struct MemoryNeed {
+  int64_t weights = 0;  // packed
+  int64_t work = 0;     // activations, tables
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string Describe() const = 0;  // "cpu: AVX-512 VNNI BF16, 2 threads"
   // KV bytes of one block of this program, for sizing the pool.
   virtual int64_t kv_bytes_per_block(const Program& program, int block_size) const = 0;
+  // Known before any weight is read. `group_size`: members of the tensor group. Errors as
+  // Prepare's.
+  virtual Result<MemoryNeed> Measure(const Program& program, const WeightSource& weights,
+                                     int group_size, const BackendOptions& options) const = 0;
   // ResourceExhausted: says how many bytes are missing. NotFound / InvalidArgument: names the
   // tensor.
   virtual Result<std::unique_ptr<Executable>> Prepare(const Program& program,

@@ -104,18 +104,23 @@ struct Welcome {
   int dead_after_ms = 1000;  // without any word from the other side
 };
 
+// One file of a model: what a worker must know to read a part of it only.
+struct ModelPartSize {
+  int64_t bytes = 0;
+  int64_t header_bytes = 0;  // ModelPart::header_bytes
+};
+
 // Which file, by content: a worker uses its own copy if the digest is equal, else asks the master
 // for the bytes it needs.
 struct ModelRef {
   std::string name;    // served name, for logs
   std::string path;    // at the master; a worker looks for a file of this name in its --model-dir
   std::string digest;  // ModelDigest, hex
-  int64_t file_bytes = 0;           // of all files together
-  std::vector<int64_t> part_bytes;  // of each file of a split model, in order; else one number
+  std::vector<ModelPartSize> parts;  // of each file of a split model, in order; else one
 };
 
 // Bytes of a model: its files count as one, in their order.
-struct ByteRange {
+struct ModelRange {
   int64_t offset = 0, size = 0;
 };
 
@@ -229,7 +234,7 @@ class MasterLink {
   // the other, in pieces of any size; an error of it ends the read and is returned. Waits, until
   // the link's end at most; any thread, from Welcome on, over a connection of its own. NotFound,
   // OutOfRange, Unavailable, DataLoss.
-  virtual Status ReadModel(const std::string& digest, absl::Span<const ByteRange> ranges,
+  virtual Status ReadModel(const std::string& digest, absl::Span<const ModelRange> ranges,
                            const std::function<Status(absl::Span<const uint8_t>)>& sink) = 0;
 };
 

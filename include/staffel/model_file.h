@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "staffel/status.h"
 #include "staffel/tensor.h"
 #include "staffel/tokenizer.h"
@@ -30,11 +31,20 @@ class Metadata {
   virtual std::vector<std::string> Keys() const = 0;
 };
 
+// One of the files that a model lies in.
+struct ModelPart {
+  std::string path;
+  absl::Span<const uint8_t> bytes;  // the whole file; valid while the ModelFile lives
+  int64_t header_bytes = 0;         // metadata and tensor table; tensor data begins behind them
+};
+
 class ModelFile {
  public:
   virtual ~ModelFile() = default;
   virtual const std::string& path() const = 0;
   virtual int64_t file_bytes() const = 0;
+  // In order; empty for a model that exists in memory only.
+  virtual std::vector<ModelPart> parts() const = 0;
   virtual const Metadata& metadata() const = 0;
   virtual const WeightSource& weights() const = 0;
   virtual const std::vector<TensorView>& tensors() const = 0;

@@ -34,9 +34,10 @@ class GgufFile final : public ModelFile, public WeightSource {
   GgufFile(std::string path, GgufHeader header)
       : path_(std::move(path)), metadata_(header.metadata), tensors_(std::move(header.tensors)) {}
 
-  void AddPart(std::unique_ptr<MappedFile> file) {
+  void AddPart(const std::string& path, int64_t header_bytes, std::unique_ptr<MappedFile> file) {
     file_bytes_ += static_cast<int64_t>(file->bytes().size());
-    parts_.push_back(std::move(file));
+    parts_.push_back({path, file->bytes(), header_bytes});
+    files_.push_back(std::move(file));
   }
 
   void AddTensors(std::vector<TensorView> tensors) {
@@ -61,6 +62,7 @@ class GgufFile final : public ModelFile, public WeightSource {
 
   const std::string& path() const override { return path_; }
   int64_t file_bytes() const override { return file_bytes_; }
+  std::vector<ModelPart> parts() const override { return parts_; }
   const GgufMetadata& metadata() const override { return metadata_; }
   const WeightSource& weights() const override { return *this; }
   const std::vector<TensorView>& tensors() const override { return tensors_; }
@@ -73,10 +75,10 @@ class GgufFile final : public ModelFile, public WeightSource {
   }
 
   void Release(const TensorView& tensor) const override {
-    for (const auto& part : parts_) {
-      if (tensor.bytes.begin() >= part->bytes().begin() &&
-          tensor.bytes.end() <= part->bytes().end()) {
-        part->DropPages(tensor.bytes);
+    for (const auto& file : files_) {
+      if (tensor.bytes.begin() >= file->bytes().begin() &&
+          tensor.bytes.end() <= file->bytes().end()) {
+        file->DropPages(tensor.bytes);
       }
     }
   }
@@ -85,7 +87,8 @@ class GgufFile final : public ModelFile, public WeightSource {
   const std::string path_;
   const GgufMetadata metadata_;
   int64_t file_bytes_ = 0;
-  std::vector<std::unique_ptr<MappedFile>> parts_;
+  std::vector<ModelPart> parts_;
+  std::vector<std::unique_ptr<MappedFile>> files_;
   std::vector<TensorView> tensors_;
   absl::flat_hash_map<std::string, const TensorView*> index_;
   std::optional<std::string> chat_template_;
@@ -195,7 +198,7 @@ Status AddPart(int number, const SplitKeys& first, const std::string& path, Gguf
         first.tensor_count, ", so it belongs to another model; fetch all parts again"));
   }
   model->AddTensors(std::move(header.tensors));
-  model->AddPart(std::move(file));
+  model->AddPart(path, header.bytes, std::move(file));
   return absl::OkStatus();
 }
 
@@ -215,8 +218,9 @@ Result<std::unique_ptr<ModelFile>> OpenModelFile(const std::string& path) {
   if (!file.ok()) return AddPath(file.status(), path);
   Result<GgufHeader> header = ParseGgufHeader((*file)->bytes());
   if (!header.ok()) return AddPath(header.status(), path);
+  const int64_t header_bytes = header->bytes;
   auto model = std::make_unique<GgufFile>(path, *std::move(header));
-  model->AddPart(*std::move(file));
+  model->AddPart(path, header_bytes, *std::move(file));
 
   const Result<SplitKeys> keys = ReadSplitKeys(model->metadata());
   if (!keys.ok()) return AddPath(keys.status(), path);

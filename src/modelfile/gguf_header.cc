@@ -309,9 +309,11 @@ class Parser {
 
   // Gives every tensor its bytes: all inside the file, none shared.
   Status PlaceTensors() {
+    header_.bytes = static_cast<int64_t>(in_.position());
     if (header_.tensors.empty()) return absl::OkStatus();
     const uint64_t data_begin = (in_.position() + alignment_ - 1) / alignment_ * alignment_;
     if (data_begin > file_.size()) return Truncated("the padding after the header");
+    header_.bytes = static_cast<int64_t>(data_begin);
     const absl::Span<const uint8_t> data = file_.subspan(data_begin);
     for (size_t i = 0; i < header_.tensors.size(); i++) {
       TensorView& tensor = header_.tensors[i];

@@ -27,6 +27,7 @@ struct GgufHeader {
   uint32_t version = 0;
   std::vector<std::pair<std::string_view, GgufValue>> metadata;  // in file order, keys differ
   std::vector<TensorView> tensors;                               // in file order, names differ
+  int64_t bytes = 0;  // from the file's begin to the tensors' data
 };
 
 // InvalidArgument and Unimplemented name the key or tensor that is wrong. Bytes that do not begin

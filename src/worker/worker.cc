@@ -20,6 +20,20 @@ Status Worker::Configure(WorkerSetup setup) {
                options.max_rows, ", ", options.max_sampled_rows, ", ", options.max_positions, ")"));
   }
   setup_ = std::move(setup);
+  ResetMirror();
+  return absl::OkStatus();
+}
+
+Status Worker::BeginEpoch(int epoch) {
+  if (setup_.executable == nullptr) {
+    return absl::FailedPreconditionError("the worker has not been configured");
+  }
+  setup_.epoch = epoch;
+  ResetMirror();
+  return absl::OkStatus();
+}
+
+void Worker::ResetMirror() {
   mirror_.Reset({.vocab = setup_.vocab,
                  .block_size = setup_.options.block_size,
                  .block_count = setup_.options.block_count,
@@ -28,7 +42,6 @@ Status Worker::Configure(WorkerSetup setup) {
                  .max_positions = setup_.options.max_positions,
                  .samples = setup_.samples});
   failed_ = absl::OkStatus();
-  return absl::OkStatus();
 }
 
 StepOutcome Worker::Run(const StepPlan& plan) {

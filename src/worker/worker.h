@@ -37,6 +37,10 @@ class Worker {
   // or KV blocks.
   Status Configure(WorkerSetup setup);
 
+  // Begins another epoch with the executable of the last one, whose KV is void. FailedPrecondition:
+  // not configured.
+  Status BeginEpoch(int epoch);
+
   // Computes one step. status of the outcome: Aborted for a plan of another epoch, which changes
   // nothing; any other error ends the epoch here, and later plans of it return the same error.
   StepOutcome Run(const StepPlan& plan);
@@ -49,6 +53,7 @@ class Worker {
     bool draws;    // else: the log-probability of the prompt token that follows
   };
 
+  void ResetMirror();
   Status Compute(const StepPlan& plan, StepOutcome& outcome);
   double WaitSeconds() const;
   Status LayOutRows(const StepPlan& plan);

@@ -33,6 +33,7 @@ class FakeModel final : public ModelFile, public Metadata, public WeightSource {
 
   const std::string& path() const override { return path_; }
   int64_t file_bytes() const override { return 0; }
+  std::vector<ModelPart> parts() const override { return {}; }
   const Metadata& metadata() const override { return *this; }
   const WeightSource& weights() const override { return *this; }
   const std::vector<TensorView>& tensors() const override { return tensors_; }

@@ -29,6 +29,15 @@ class CpuBackend final : public Backend {
     return cpu::KvBlockBytes(program.kv, block_size);
   }
 
+  Result<MemoryNeed> Measure(const Program& program, const WeightSource& weights, int group_size,
+                             const BackendOptions& options) const override {
+    STAFFEL_RETURN_IF_ERROR(CheckProgram(program, group_size));
+    STAFFEL_ASSIGN_OR_RETURN(const std::vector<WeightSlice> slices, FindWeights(program, weights));
+    STAFFEL_ASSIGN_OR_RETURN(const cpu::Plan plan,
+                             cpu::MakePlan(program, slices, group_size, options));
+    return MemoryNeed{.weights = plan.weight_bytes, .work = plan.step_bytes + plan.rope_bytes};
+  }
+
   Result<std::unique_ptr<Executable>> Prepare(const Program& program, const WeightSource& weights,
                                               Communicator* group,
                                               const BackendOptions& options) override {
@@ -61,9 +70,8 @@ class CpuBackend final : public Backend {
                              cpu::HugeMemory::Map(plan.step_bytes, "the activations"));
     STAFFEL_ASSIGN_OR_RETURN(parts.rope_memory,
                              cpu::HugeMemory::Map(plan.rope_bytes, "the rotation tables"));
-    STAFFEL_ASSIGN_OR_RETURN(
-        parts.weights, cpu::Weights::Load(plan, program, slices, weights, *kernels_, *parts.pool,
-                                          options.progress));
+    STAFFEL_ASSIGN_OR_RETURN(parts.weights, cpu::Weights::Load(plan, program, slices, weights,
+                                                               *kernels_, *parts.pool, options));
     return std::make_unique<cpu::CpuExecutable>(std::move(parts));
   }
 

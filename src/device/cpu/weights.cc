@@ -24,31 +24,35 @@ class Weights::Loader {
  public:
   Loader(const Plan& plan, const Program& program, const std::vector<WeightSlice>& slices,
          const WeightSource& source, const kernels::CpuKernels& kernels, ThreadPool& pool,
-         const std::function<void(double)>& progress)
+         const BackendOptions& options)
       : plan_(plan),
         program_(program),
         slices_(slices),
         source_(source),
         kernels_(kernels),
         pool_(pool),
-        progress_(progress) {}
+        options_(options) {}
 
   Result<Weights> Load() {
     // One page more: kernels prefetch beyond the last group, which must not fault in a neighbour.
     STAFFEL_ASSIGN_OR_RETURN(out_.arena_, HugeMemory::Map(plan_.weight_bytes, "the weights"));
     CountUses();
     LoadVectors();
-    for (const Matrix& matrix : plan_.matrices) LoadMatrix(matrix);
+    for (const Matrix& matrix : plan_.matrices) {
+      if (!cancelled()) LoadMatrix(matrix);
+    }
     out_.stored_.resize(slices_.size());
     for (const Launch& launch : plan_.launches) {
       const auto* embed = std::get_if<EmbedLaunch>(&launch.kind);
       if (embed != nullptr && embed->matrix == MatrixId::kNone) LoadStored(*embed);
     }
+    if (cancelled()) return absl::CancelledError("the loading of the weights was given up");
     out_.bytes_ = plan_.weight_bytes;
     return std::move(out_);
   }
 
  private:
+  bool cancelled() const { return options_.cancelled && options_.cancelled(); }
   const WeightSlice& slice(WeightId id) const { return slices_[static_cast<int>(id)]; }
 
   // A tensor may be used more than once (an embedding tied to the vocabulary projection but cut
@@ -76,7 +80,7 @@ class Weights::Loader {
   }
   void Report(int64_t elements) {
     done_elements_ += elements;
-    if (progress_) progress_(static_cast<double>(done_elements_) / total_elements_);
+    if (options_.progress) options_.progress(static_cast<double>(done_elements_) / total_elements_);
   }
 
   void LoadVectors() {
@@ -107,6 +111,7 @@ class Weights::Loader {
       constexpr int kGroupsPerPiece = 4;
       const int groups = kernels::Groups(part.rows);
       pool_.Run((groups + kGroupsPerPiece - 1) / kGroupsPerPiece, [&](int piece, int) {
+        if (cancelled()) return;
         const int begin = piece * kGroupsPerPiece;
         kernels_.pack(part, target, begin, std::min(groups, begin + kGroupsPerPiece));
       });
@@ -154,7 +159,7 @@ class Weights::Loader {
   const WeightSource& source_;
   const kernels::CpuKernels& kernels_;
   ThreadPool& pool_;
-  const std::function<void(double)>& progress_;
+  const BackendOptions& options_;
   std::map<const TensorView*, int> uses_;
   int64_t total_elements_ = 0, done_elements_ = 0;
   Weights out_;
@@ -163,8 +168,8 @@ class Weights::Loader {
 Result<Weights> Weights::Load(const Plan& plan, const Program& program,
                               const std::vector<WeightSlice>& slices, const WeightSource& source,
                               const kernels::CpuKernels& kernels, ThreadPool& pool,
-                              const std::function<void(double)>& progress) {
-  return Loader(plan, program, slices, source, kernels, pool, progress).Load();
+                              const BackendOptions& options) {
+  return Loader(plan, program, slices, source, kernels, pool, options).Load();
 }
 
 kernels::WeightPart Weights::stored(const EmbedLaunch& launch) const {

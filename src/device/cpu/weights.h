@@ -2,7 +2,6 @@
 // arena, vectors as f32. Constant after loading; read by all threads.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "device/cpu/memory.h"
@@ -15,11 +14,11 @@ namespace staffel::cpu {
 class Weights {
  public:
   // Packs all matrices of the plan, in parallel, and releases each tensor after its last use. The
-  // arena has been checked against the memory there is. `progress` may be null.
+  // arena has been checked against the memory there is. Of the options: progress and cancelled.
   static Result<Weights> Load(const Plan& plan, const Program& program,
                               const std::vector<WeightSlice>& slices, const WeightSource& source,
                               const kernels::CpuKernels& kernels, ThreadPool& pool,
-                              const std::function<void(double)>& progress);
+                              const BackendOptions& options);
 
   const kernels::PackedMatrix& matrix(MatrixId id) const { return matrices_[static_cast<int>(id)]; }
   // [matrix rows], or null.

@@ -108,6 +108,9 @@ class RefExecutable final : public Executable {
 Status RefExecutable::Load(const std::vector<WeightSlice>& slices, const WeightSource& source) {
   weights_.resize(slices.size());
   for (size_t i = 0; i < slices.size(); ++i) {
+    if (options_.cancelled && options_.cancelled()) {
+      return absl::CancelledError("the loading of the weights was given up");
+    }
     const WeightSlice& slice = slices[i];
     std::vector<float>& out = weights_[i];
     out.resize(slice.elements());
@@ -317,6 +320,19 @@ class RefBackend final : public Backend {
     const KvShape& kv = program.kv;
     return int64_t{2} * sizeof(float) * kv.layers * kv.kv_heads * kv.head_dim * block_size;
   }
+  Result<MemoryNeed> Measure(const Program& program, const WeightSource& weights, int group_size,
+                             const BackendOptions& options) const override {
+    STAFFEL_RETURN_IF_ERROR(CheckProgram(program, group_size));
+    STAFFEL_ASSIGN_OR_RETURN(const std::vector<WeightSlice> slices, FindWeights(program, weights));
+    MemoryNeed need;
+    for (const WeightSlice& slice : slices) need.weights += slice.elements() * sizeof(float);
+    for (const Value& value : program.values) {
+      const int rows = value.rows == RowDim::kTokens ? options.max_rows : options.max_sampled_rows;
+      need.work += int64_t{rows} * value.cols * sizeof(float);
+    }
+    return need;
+  }
+
   Result<std::unique_ptr<Executable>> Prepare(const Program& program, const WeightSource& weights,
                                               Communicator* group,
                                               const BackendOptions& options) override {

@@ -320,8 +320,11 @@ void Write(const Configure& configure, proto::MasterMessage& message) {
   out.mutable_model()->set_name(configure.model.name);
   out.mutable_model()->set_path(configure.model.path);
   out.mutable_model()->set_digest(configure.model.digest);
-  out.mutable_model()->set_file_bytes(configure.model.file_bytes);
-  for (int64_t bytes : configure.model.part_bytes) out.mutable_model()->add_part_bytes(bytes);
+  for (const ModelPartSize& part : configure.model.parts) {
+    proto::ModelPart& to = *out.mutable_model()->add_parts();
+    to.set_bytes(part.bytes);
+    to.set_header_bytes(part.header_bytes);
+  }
   Write(configure.plan, *out.mutable_plan());
   out.set_rank(configure.rank);
   proto::RankOptions& options = *out.mutable_options();
@@ -338,11 +341,10 @@ Configure Read(const proto::Configure& in, Numbers& numbers) {
   configure.model.name = Text(in.model().name(), "name of the model", kTextBytesMax, numbers);
   configure.model.path = Text(in.model().path(), "path of the model", kTextBytesMax, numbers);
   configure.model.digest = Text(in.model().digest(), "digest", kNameBytesMax, numbers);
-  configure.model.file_bytes = numbers.Count(in.model().file_bytes(), "file_bytes");
-  if (TooMany(in.model().part_bytes_size(), kPartsMax, "files of a model", numbers))
-    return configure;
-  for (int64_t bytes : in.model().part_bytes()) {
-    configure.model.part_bytes.push_back(numbers.Count(bytes, "part_bytes"));
+  if (TooMany(in.model().parts_size(), kPartsMax, "files of a model", numbers)) return configure;
+  for (const proto::ModelPart& part : in.model().parts()) {
+    configure.model.parts.push_back({numbers.Count(part.bytes(), "bytes of a file"),
+                                     numbers.Count(part.header_bytes(), "header_bytes of a file")});
   }
   configure.plan = Read(in.plan(), numbers);
   configure.rank = numbers.Int(in.rank(), "rank", 0, std::max(0, in.plan().ranks_size() - 1));
@@ -440,7 +442,7 @@ std::string SerializePing() {
 std::string SerializeModelRequest(const ModelRequest& request) {
   proto::ReadModelRequest out;
   out.set_digest(request.digest);
-  for (const ByteRange& range : request.ranges) {
+  for (const ModelRange& range : request.ranges) {
     out.add_offsets(range.offset);
     out.add_sizes(range.size);
   }
@@ -554,8 +556,8 @@ Result<ModelRequest> ParseModelRequest(std::string_view bytes) {
   TooMany(in.offsets_size(), MasterLink::kReadRangesMax, "ranges", numbers);
   STAFFEL_RETURN_IF_ERROR(numbers.status());
   for (int i = 0; i < in.offsets_size(); ++i) {
-    const ByteRange range{numbers.Count(in.offsets(i), "offset"),
-                          numbers.Count(in.sizes(i), "size")};
+    const ModelRange range{numbers.Count(in.offsets(i), "offset"),
+                           numbers.Count(in.sizes(i), "size")};
     if (range.size > std::numeric_limits<int64_t>::max() - range.offset) {
       numbers.Refuse(
           StrCat("offset ", range.offset, " and size ", range.size, " are out of range"));

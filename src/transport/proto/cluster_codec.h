@@ -16,7 +16,7 @@ namespace staffel {
 // What a worker asks for of a model.
 struct ModelRequest {
   std::string digest;
-  std::vector<ByteRange> ranges;
+  std::vector<ModelRange> ranges;
 };
 
 std::string SerializeHello(const Hello& hello);
