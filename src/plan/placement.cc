@@ -162,6 +162,42 @@ Status CheckPolicy(const ModelShape& model, const ClusterShape& cluster,
   return absl::OkStatus();
 }
 
+// fewest: stops at the first number of devices with which anything can be placed.
+Result<Placement> Search(const ModelShape& model, const ClusterShape& cluster,
+                         const PlacementPolicy& policy, bool fewest) {
+  STAFFEL_RETURN_IF_ERROR(CheckPolicy(model, cluster, policy));
+  STAFFEL_CHECK(cluster.machines.empty() || cluster.machines.size() == cluster.devices.size());
+  const int tp_max = TensorParallelMax(model);
+  std::optional<Placement> best;
+  Status refusal;
+  for (const Selection& selection : SelectionsOf(cluster)) {
+    const int count = static_cast<int>(selection.size());
+    const bool more = best && best->devices.size() < selection.size();
+    if ((policy.devices_max > 0 && count > policy.devices_max) || (fewest && more)) break;
+    // Wide groups first: they win ties.
+    for (int tp = std::min(tp_max, count); tp >= 1; --tp) {
+      const int pp = count / tp;
+      if (tp * pp != count || pp > model.layers) continue;
+      if (policy.tensor_parallel > 0 && policy.tensor_parallel != tp) continue;
+      if (policy.pipeline_parallel > 0 && policy.pipeline_parallel != pp) continue;
+      Result<Placement> placement =
+          PlaceOn(model, cluster, Arrange(cluster, selection, tp), tp, pp, policy.context_tokens);
+      if (!placement.ok()) {
+        refusal = placement.status();
+        continue;
+      }
+      const double worth = more ? kWorthOneMore : 1.0;
+      if (!best || placement->cost_s * worth < best->cost_s) best = *std::move(placement);
+    }
+  }
+  if (best) return *std::move(best);
+  if (!refusal.ok()) return refusal;
+  return absl::InvalidArgumentError(StrCat("no layout with tensor parallel size ",
+                                           policy.tensor_parallel, " and pipeline parallel size ",
+                                           policy.pipeline_parallel, " (0: any) uses ",
+                                           cluster.devices.size(), " devices"));
+}
+
 }  // namespace
 
 Result<Placement> PlaceInOrder(const ModelShape& model, const ClusterShape& cluster,
@@ -178,36 +214,14 @@ Result<Placement> PlaceInOrder(const ModelShape& model, const ClusterShape& clus
 
 Result<Placement> ChoosePlacement(const ModelShape& model, const ClusterShape& cluster,
                                   const PlacementPolicy& policy) {
-  STAFFEL_RETURN_IF_ERROR(CheckPolicy(model, cluster, policy));
-  STAFFEL_CHECK(cluster.machines.empty() || cluster.machines.size() == cluster.devices.size());
-  const int tp_max = TensorParallelMax(model);
-  std::optional<Placement> best;
-  Status refusal;
-  for (const Selection& selection : SelectionsOf(cluster)) {
-    const int count = static_cast<int>(selection.size());
-    if (policy.devices_max > 0 && count > policy.devices_max) break;
-    // Wide groups first: they win ties.
-    for (int tp = std::min(tp_max, count); tp >= 1; --tp) {
-      const int pp = count / tp;
-      if (tp * pp != count || pp > model.layers) continue;
-      if (policy.tensor_parallel > 0 && policy.tensor_parallel != tp) continue;
-      if (policy.pipeline_parallel > 0 && policy.pipeline_parallel != pp) continue;
-      Result<Placement> placement =
-          PlaceOn(model, cluster, Arrange(cluster, selection, tp), tp, pp, policy.context_tokens);
-      if (!placement.ok()) {
-        refusal = placement.status();
-        continue;
-      }
-      const double worth = best && best->devices.size() < selection.size() ? kWorthOneMore : 1.0;
-      if (!best || placement->cost_s * worth < best->cost_s) best = *std::move(placement);
-    }
-  }
-  if (best) return *std::move(best);
-  if (!refusal.ok()) return refusal;
-  return absl::InvalidArgumentError(StrCat("no layout with tensor parallel size ",
-                                           policy.tensor_parallel, " and pipeline parallel size ",
-                                           policy.pipeline_parallel, " (0: any) uses ",
-                                           cluster.devices.size(), " devices"));
+  return Search(model, cluster, policy, /*fewest=*/false);
+}
+
+Result<int> DevicesNeeded(const ModelShape& model, const ClusterShape& cluster,
+                          const PlacementPolicy& policy) {
+  STAFFEL_ASSIGN_OR_RETURN(const Placement placement,
+                           Search(model, cluster, policy, /*fewest=*/true));
+  return static_cast<int>(placement.devices.size());
 }
 
 Result<PlacementPlan> MakePlacement(const ModelShape& model, const ClusterShape& cluster,

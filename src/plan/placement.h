@@ -34,6 +34,10 @@ Result<Placement> PlaceInOrder(const ModelShape& model, const ClusterShape& clus
 Result<Placement> ChoosePlacement(const ModelShape& model, const ClusterShape& cluster,
                                   const PlacementPolicy& policy);
 
+// The smallest number of devices that ChoosePlacement succeeds with. Errors as above.
+Result<int> DevicesNeeded(const ModelShape& model, const ClusterShape& cluster,
+                          const PlacementPolicy& policy);
+
 // PlaceInOrder where the policy gives both sizes, else ChoosePlacement; for callers with one kind
 // of device.
 Result<PlacementPlan> MakePlacement(const ModelShape& model, const ClusterShape& cluster,

@@ -1,0 +1,337 @@
+// Who gets which workers: replicas that wait, replicas whose worker leaves, replicas that could do
+// better.
+#include <algorithm>
+#include <set>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "cluster/state.h"
+
+namespace staffel::cluster {
+namespace {
+
+// A layout of the planner's own choice is left for one that costs less by this much: the change
+// costs a load.
+constexpr double kWorthAChange = 1.1;
+// Joins that go on and on hold a first placement or a change up by so many settle times at most.
+constexpr int kSettlesMax = 4;
+// A degraded attempt starts over for the wanted layout as long as it has loaded less than this.
+constexpr double kLateToRestart = 0.5;
+
+class Placer {
+ public:
+  explicit Placer(State& state) : s_(state) {}
+
+  void Run() {
+    s_.place_at = Time::max();
+    for (auto& [id, worker] : s_.workers) {
+      if (worker.memory_known_until <= s_.now) {
+        worker.memory_bytes = worker.hello.devices[0].memory_bytes;
+        worker.memory_known_until = Time::max();
+      }
+      Note(worker.memory_known_until);
+      Note(s_.RecordOf(worker).set_aside_until);
+    }
+    CollectFree();
+    RestartDegraded();
+    PlaceWaiting();
+    HandOver();
+    Improve();
+    s_.ReleaseLeavers();
+  }
+
+ private:
+  struct Wish {
+    Replica* replica;
+    Choice choice;
+  };
+
+  void Note(Time time) {
+    if (time > s_.now) s_.place_at = std::min(s_.place_at, time);
+  }
+
+  Candidate CandidateOf(const Worker& worker) const {
+    DeviceShape device = worker.hello.devices[0];
+    device.memory_bytes = worker.memory_bytes;
+    return {worker.id, worker.hello.name, worker.hello.machine, device};
+  }
+
+  void SortByJoin(std::vector<Candidate>& candidates) const {
+    std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
+      return s_.workers.at(a.worker).join_order < s_.workers.at(b.worker).join_order;
+    });
+  }
+
+  void CollectFree() {
+    free_.clear();
+    for (const auto& [id, worker] : s_.workers) {
+      if (!worker.replica.valid() && s_.Eligible(worker)) free_.push_back(CandidateOf(worker));
+    }
+    SortByJoin(free_);
+  }
+
+  std::vector<Candidate> FreeFor(const Replica& replica) const {
+    std::vector<Candidate> candidates;
+    for (const Candidate& candidate : free_) {
+      if (s_.LabelsMatch(s_.pool(replica), s_.workers.at(candidate.worker))) {
+        candidates.push_back(candidate);
+      }
+    }
+    return candidates;
+  }
+
+  // Members that may stay, and free workers.
+  std::vector<Candidate> OwnAndFree(const Replica& replica) const {
+    std::vector<Candidate> candidates = FreeFor(replica);
+    for (WorkerId member : replica.members) {
+      const Worker& worker = s_.workers.at(member);
+      if (!worker.leaving) candidates.push_back(CandidateOf(worker));
+    }
+    SortByJoin(candidates);
+    return candidates;
+  }
+
+  static void Remove(const Choice& choice, std::vector<Candidate>& candidates) {
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      return std::find(choice.workers.begin(), choice.workers.end(), candidate.worker) !=
+             choice.workers.end();
+    });
+  }
+
+  static bool IsOpen(const PoolConfig& pool) {
+    return pool.tensor_parallel == 0 || pool.pipeline_parallel == 0;
+  }
+
+  PlacementPolicy WantedPolicy(const PoolConfig& pool) const {
+    PlacementPolicy policy{pool.tensor_parallel, pool.pipeline_parallel};
+    if (pool.kv_blocks > 0) {
+      policy.context_tokens = static_cast<int>(
+          std::min<int64_t>(pool.kv_blocks * pool.options.block_size, pool.max_model_len));
+    } else if (pool.kv_memory_bytes == 0) {
+      policy.context_tokens = pool.max_model_len;
+    }
+    return policy;
+  }
+
+  // fewest: no more workers than needed. may_degrade: any layout, if the wanted one is impossible.
+  Result<Choice> ChooseFor(const Replica& replica, const std::vector<Candidate>& candidates,
+                           int workers_max, bool fewest, bool may_degrade) const {
+    const PoolConfig& pool = s_.pool(replica);
+    PlacementPolicy policy = WantedPolicy(pool);
+    policy.devices_max = workers_max;
+    Result<Choice> choice = ChooseWith(replica, candidates, policy, fewest);
+    const bool any_layout = pool.tensor_parallel == 0 && pool.pipeline_parallel == 0;
+    if (choice.ok() || any_layout || !may_degrade || candidates.empty()) return choice;
+    policy.tensor_parallel = policy.pipeline_parallel = 0;
+    Result<Choice> other = ChooseWith(replica, candidates, policy, fewest);
+    if (!other.ok()) return choice;
+    other->degraded = true;
+    return other;
+  }
+
+  Result<Choice> ChooseWith(const Replica& replica, const std::vector<Candidate>& candidates,
+                            PlacementPolicy policy, bool fewest) const {
+    const PoolConfig& pool = s_.pool(replica);
+    const size_t needed = static_cast<size_t>(std::max(policy.tensor_parallel, 1)) *
+                          std::max(policy.pipeline_parallel, 1);
+    if (candidates.size() < needed)
+      return absl::UnavailableError(Missing(pool, candidates, needed));
+    if (fewest) {
+      ClusterShape cluster;
+      for (const Candidate& candidate : candidates) {
+        cluster.devices.push_back(candidate.device);
+        cluster.machines.push_back(candidate.machine);
+      }
+      STAFFEL_ASSIGN_OR_RETURN(policy.devices_max, DevicesNeeded(pool.shape, cluster, policy));
+    }
+    return Choose(pool.shape, s_.options.link, policy, candidates, replica.seats);
+  }
+
+  static std::string Missing(const PoolConfig& pool, const std::vector<Candidate>& candidates,
+                             size_t needed) {
+    std::string text = StrCat("waits for ", needed - candidates.size(), " more worker",
+                              needed - candidates.size() == 1 ? "" : "s");
+    for (const auto& [key, value] : pool.labels) StrAppend(text, " with ", key, "=", value);
+    if (needed > 1) {
+      StrAppend(text, ": tensor parallel ", std::max(pool.tensor_parallel, 1),
+                " times pipeline parallel ", std::max(pool.pipeline_parallel, 1), " needs ", needed,
+                ", ", candidates.size(), candidates.size() == 1 ? " is" : " are", " free");
+    }
+    return text;
+  }
+
+  bool WaitsForMore(Replica& replica) {
+    if (replica.has_served || !IsOpen(s_.pool(replica)) || FreeFor(replica).empty()) return false;
+    if (!replica.candidates_since) replica.candidates_since = s_.now;
+    const Time until = std::min(s_.joined_at + s_.options.settle,
+                                *replica.candidates_since + kSettlesMax * s_.options.settle);
+    if (until <= s_.now) return false;
+    replica.reason = "waits a moment for more workers";
+    Note(until);
+    return true;
+  }
+
+  // Each waiting replica gets what it needs, in order; then those that can use more share the rest.
+  void PlaceWaiting() {
+    std::vector<Wish> wishes;
+    for (Replica& replica : s_.replicas) {
+      if (!replica.waiting()) continue;
+      if (replica.retry_at > s_.now || WaitsForMore(replica)) {
+        Note(replica.retry_at);
+        held_back_.insert(replica.pool);
+        continue;
+      }
+      Result<Choice> choice =
+          ChooseFor(replica, FreeFor(replica), 0, /*fewest=*/true, replica.has_served);
+      if (!choice.ok()) {
+        replica.reason =
+            StrCat(std::string(choice.status().message()), s_.DescribeSetAside(replica.pool));
+        continue;
+      }
+      Remove(*choice, free_);
+      wishes.push_back({&replica, *std::move(choice)});
+    }
+    for (size_t begin = 0, end = 0; begin < wishes.size(); begin = end) {
+      while (end < wishes.size() && wishes[end].replica->pool == wishes[begin].replica->pool) ++end;
+      ShareRest(absl::MakeSpan(wishes).subspan(begin, end - begin));
+    }
+    for (Wish& wish : wishes) s_.Begin(*wish.replica, std::move(wish.choice), /*improving=*/false);
+  }
+
+  // Wishes of one pool: those with an open layout divide what they and nobody have.
+  void ShareRest(absl::Span<Wish> wishes) {
+    std::vector<Wish*> open;
+    for (Wish& wish : wishes) {
+      if (wish.choice.degraded || IsOpen(s_.pool(*wish.replica))) open.push_back(&wish);
+    }
+    if (open.empty()) return;
+    std::vector<Candidate> rest = FreeFor(*open[0]->replica);
+    for (const Wish* wish : open) {
+      for (WorkerId worker : wish->choice.workers) {
+        rest.push_back(CandidateOf(s_.workers.at(worker)));
+      }
+    }
+    SortByJoin(rest);
+    std::vector<Choice> choices;
+    for (size_t i = 0; i < open.size(); ++i) {
+      const size_t left = open.size() - i;
+      Result<Choice> choice =
+          ChooseFor(*open[i]->replica, rest, static_cast<int>((rest.size() + left - 1) / left),
+                    /*fewest=*/false, open[i]->replica->has_served);
+      if (!choice.ok()) return;  // what each needs is reserved
+      Remove(*choice, rest);
+      choices.push_back(*std::move(choice));
+    }
+    for (size_t i = 0; i < open.size(); ++i) {
+      for (WorkerId worker : open[i]->choice.workers) {
+        free_.push_back(CandidateOf(s_.workers.at(worker)));
+      }
+    }
+    for (size_t i = 0; i < open.size(); ++i) {
+      Remove(choices[i], free_);
+      open[i]->choice = std::move(choices[i]);
+    }
+    SortByJoin(free_);
+  }
+
+  // A worker that comes back early in a degraded attempt.
+  void RestartDegraded() {
+    for (Replica& replica : s_.replicas) {
+      if (!replica.attempting() || !replica.degraded) continue;
+      double share = 1;
+      for (WorkerId member : replica.members) {
+        share = std::min(share, s_.workers.at(member).load_share);
+      }
+      if (share >= kLateToRestart) continue;
+      Result<Choice> choice = ChooseFor(replica, OwnAndFree(replica), 0, /*fewest=*/false,
+                                        /*may_degrade=*/false);
+      if (!choice.ok()) continue;
+      s_.LeaveEpoch(replica, "workers for the wanted layout are here");
+      Remove(*choice, free_);
+      s_.Begin(replica, *std::move(choice), /*improving=*/false);
+    }
+  }
+
+  // Before a worker leaves, if others can take its place.
+  void HandOver() {
+    for (Replica& replica : s_.replicas) {
+      if (!replica.serving()) continue;
+      const Worker* leaver = nullptr;
+      for (WorkerId member : replica.members) {
+        if (s_.workers.at(member).leaving) leaver = &s_.workers.at(member);
+      }
+      if (leaver == nullptr) continue;
+      Result<Choice> choice =
+          ChooseFor(replica, OwnAndFree(replica), 0, /*fewest=*/false, replica.degraded);
+      if (!choice.ok() || choice->workers.size() < replica.members.size()) continue;
+      Change(replica, *std::move(choice), StrCat(s_.DescribeRank(*leaver), " leaves"),
+             /*improving=*/false);
+    }
+  }
+
+  void Improve() {
+    // Workers that a replica is about to need are not to be taken from it.
+    std::erase_if(free_, [&](const Candidate& candidate) {
+      return std::any_of(held_back_.begin(), held_back_.end(), [&](int pool) {
+        return s_.LabelsMatch(s_.pools[pool], s_.workers.at(candidate.worker));
+      });
+    });
+    std::vector<Replica*> order;  // small ones first
+    for (Replica& replica : s_.replicas) {
+      if (replica.serving()) order.push_back(&replica);
+    }
+    std::stable_sort(order.begin(), order.end(), [](const Replica* a, const Replica* b) {
+      return a->members.size() < b->members.size();
+    });
+    for (Replica* replica : order) {
+      if (FreeFor(*replica).empty()) {
+        replica->improvable_since.reset();
+        continue;
+      }
+      Result<Choice> choice =
+          ChooseFor(*replica, OwnAndFree(*replica), 0, /*fewest=*/false, /*may_degrade=*/true);
+      if (!choice.ok() || !IsBetter(*replica, *choice)) {
+        replica->improvable_since.reset();
+        continue;
+      }
+      if (!replica->improvable_since) replica->improvable_since = s_.now;
+      const Time since = *replica->improvable_since;
+      const Time quiet =
+          std::min(s_.joined_at + s_.options.settle, since + kSettlesMax * s_.options.settle);
+      const Time due = std::max(replica->idle ? quiet : since + s_.options.improve_patience,
+                                replica->improve_after);
+      if (due > s_.now) {
+        Note(due);
+        continue;
+      }
+      const size_t count = choice->workers.size();
+      Change(*replica, *std::move(choice),
+             StrCat("a better layout over ", count, " workers is possible"), /*improving=*/true);
+    }
+  }
+
+  bool IsBetter(const Replica& replica, const Choice& choice) const {
+    if (replica.degraded != choice.degraded) return replica.degraded;
+    const bool open = replica.degraded || IsOpen(s_.pool(replica));
+    return open && choice.placement.cost_s * kWorthAChange < replica.placement.cost_s;
+  }
+
+  void Change(Replica& replica, Choice choice, const std::string& reason, bool improving) {
+    s_.EndServing(replica, absl::UnavailableError(reason), /*planned=*/true);
+    Remove(choice, free_);
+    s_.Begin(replica, std::move(choice), improving);
+  }
+
+  State& s_;
+  std::vector<Candidate> free_;  // no rank of a replica, may be one; in the order of joining
+  std::set<int> held_back_;      // pools with a replica that waits for a moment yet
+};
+
+}  // namespace
+
+void State::Place() {
+  replace = false;
+  Placer(*this).Run();
+}
+
+}  // namespace staffel::cluster

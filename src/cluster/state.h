@@ -1,0 +1,179 @@
+// The manager's state and what changes it, split by theme over workers.cc, attempt.cc, timers.cc,
+// placing.cc and describe.cc. Internal to cluster.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/action.h"
+#include "cluster/choice.h"
+#include "cluster/config.h"
+#include "cluster/snapshot.h"
+#include "staffel/clock.h"
+#include "staffel/cluster.h"
+#include "staffel/placement.h"
+
+namespace staffel::cluster {
+
+// A connected worker.
+struct Worker {
+  WorkerId id;
+  Hello hello;
+  std::string address;
+  uint64_t join_order = 0;
+  // A rank of that replica's current epoch, or no replica.
+  ReplicaId replica;
+  int rank = -1;
+  ReplicaId configured;  // whose Configure it has had, without Release since
+  bool leaving = false;
+  bool released = false;  // leaving, and told that it may
+  std::string leaving_reason;
+  // Usable memory: what Hello said, or less, as its last Capacity has shown, until a time.
+  int64_t memory_bytes = 0;
+  Time memory_known_until = Time::max();
+
+  // Of the current epoch:
+  std::optional<Capacity> capacity;
+  double load_share = 0;
+  std::optional<Formed> formed;  // not OK: failed
+  Heartbeat heartbeat;
+  Time heartbeat_at{};  // of this epoch
+  Time heard_at{};      // of any heartbeat
+  Time progress_at{};   // its heartbeat showed another step, collective or in_step
+  Time agreed_at{};     // its heartbeat named this epoch
+};
+
+// What is remembered of a worker's name; outlives connections.
+struct Record {
+  int failures = 0;  // of its own making, without a proven epoch since
+  int losses = 0;    // while it was a rank, within the window
+  Time lost_at{};
+  int suspicion = 0;  // failures of connections that it took part in
+  Time set_aside_until{};
+  Status reason;
+};
+
+enum class Phase { kWaiting, kConfiguring, kLoading, kServing };
+
+struct Replica {
+  ReplicaId id;
+  int pool = 0;
+  Phase phase = Phase::kWaiting;
+  Time phase_since{};
+  std::string reason;  // why it waits
+  int epoch = 0;
+
+  // Of the current epoch, while not waiting:
+  std::vector<WorkerId> members;  // by rank
+  Placement placement;
+  bool degraded = false;
+  bool improving = false;  // the attempt replaces a layout that worked
+  int block_count = 0;
+  Time progress_at{};           // loading: of any rank
+  Time blame_at = Time::max();  // loading: when to judge the failures so far
+
+  // Attempts that failed since an epoch was proven.
+  int failures = 0;
+  Time retry_at{};
+
+  bool has_served = false;
+  bool loss_open = false;  // lost and neither served since nor given up
+  Time lost_at{};
+  std::string loss_reason;
+  int64_t losses = 0, planned_changes = 0;
+
+  bool idle = false;
+  std::optional<Time> candidates_since;  // before the first attempt
+  std::optional<Time> improvable_since;
+  int improve_failures = 0;
+  Time improve_after{};
+  std::map<std::pair<int, int>, Seats> seats;  // by (tensor, pipeline) parallel sizes
+
+  bool waiting() const { return phase == Phase::kWaiting; }
+  bool attempting() const { return phase == Phase::kConfiguring || phase == Phase::kLoading; }
+  bool serving() const { return phase == Phase::kServing; }
+};
+
+struct State {
+  Options options;
+  std::vector<PoolConfig> pools;
+  std::vector<Replica> replicas;  // index: ReplicaId
+  std::map<WorkerId, Worker> workers;
+  std::map<std::string, Record> records;  // by worker name
+  uint64_t join_count = 0;
+  Time joined_at{};  // the last join
+  Time now{};
+  Actions actions;              // of the event at hand
+  bool replace = false;         // something changed that placing depends on
+  Time place_at = Time::max();  // when time alone may change what placing does
+
+  // ---- manager.cc
+  Actions Settle();  // after every event: timers, placing; returns the actions
+  Time NextTimer() const;
+
+  // ---- workers.cc
+  void Join(WorkerId id, const Hello& hello, const std::string& address);
+  void Gone(WorkerId id, const Status& reason);
+  void Hear(Worker& worker, const Capacity& capacity);
+  void Hear(Worker& worker, const FormProgress& progress);
+  void Hear(Worker& worker, const Formed& formed);
+  void Hear(Worker& worker, const Heartbeat& heartbeat);
+  void Hear(Worker& worker, const Leaving& leaving);
+  void Hear(Worker& worker, const StepOutcome&) {}
+  void Expel(WorkerId id, const Status& reason);  // disconnects, and treats it as gone
+  void SetAside(const Worker& worker, const Status& reason);
+  void ReleaseLeavers();
+  bool Eligible(const Worker& worker) const;
+  Record& RecordOf(const Worker& worker) { return records[worker.hello.name]; }
+  Replica* ReplicaOf(const Worker& worker);  // that it is a rank of, or null
+
+  // ---- attempt.cc
+  void Begin(Replica& replica, Choice choice, bool improving);
+  void StartForming(Replica& replica);
+  void CheckFormed(Replica& replica);
+  void JudgeForming(Replica& replica);
+  void Serve(Replica& replica);
+  void StepFailed(Replica& replica, int rank, const Status& reason);
+  // Ends an attempt. counts: it was the attempt's own failure, the next one waits longer.
+  void FailAttempt(Replica& replica, const std::string& reason, bool counts);
+  // Ends a serving epoch.
+  void EndServing(Replica& replica, const Status& reason, bool planned);
+  void LeaveEpoch(Replica& replica, const std::string& reason);  // Abort to all, no members
+  void GiveUpIfDue(Replica& replica);
+
+  // ---- timers.cc
+  void CheckTimers(Replica& replica);
+  void CheckServing(Replica& replica);
+  Time TimerOf(const Replica& replica) const;
+
+  // ---- placing.cc
+  void Place();
+
+  // ---- describe.cc
+  std::string NameOf(const Replica& replica) const;
+  std::string Describe(const Worker& worker) const;      // worker "a" on host "b"
+  std::string DescribeRank(const Worker& worker) const;  // rank 1, worker "a" on host "b"
+  // What its last heartbeat told and how old that is; empty without one of this epoch.
+  std::string LastHeard(const Worker& worker) const;
+  std::string DescribeSetAside(int pool) const;
+  std::string WhyNot(const Replica& replica) const;
+  Snapshot Describe() const;
+
+  void Send(WorkerId worker, MasterMessage message) {
+    actions.push_back(SendTo{worker, std::move(message)});
+  }
+  void Say(LogLevel level, std::string text) { actions.push_back(Log{level, std::move(text)}); }
+  const PoolConfig& pool(const Replica& replica) const { return pools[replica.pool]; }
+  bool LabelsMatch(const PoolConfig& pool, const Worker& worker) const;
+};
+
+// min · 2^(failures - 1), at most max; 0 without failures.
+Duration Backoff(Duration min, Duration max, int failures);
+// An error of the connection between ranks, which does not tell whose fault it is.
+bool IsBetweenRanks(const Status& status);
+
+}  // namespace staffel::cluster
