@@ -3,7 +3,7 @@
 # Does nothing when all of them are there. Needs root or sudo otherwise.
 set -euo pipefail
 
-packages=(build-essential cmake ninja-build ccache mold pkg-config git python3 python3-pip python3-venv
+packages=(build-essential cmake ninja-build ccache mold pkg-config git curl python3 python3-pip python3-venv
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libspdlog-dev nlohmann-json3-dev
   libssl-dev prometheus-cpp-dev libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libhwloc-dev libsystemd-dev
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev zlib1g-dev libcurl4-openssl-dev)
@@ -21,22 +21,29 @@ for package in "${packages[@]}"; do installed "$package" || missing+=("$package"
 if [ ${#missing[@]} -eq 0 ] && [ -n "$boost" ]; then exit 0; fi
 
 if ! command -v apt-get >/dev/null; then
-  echo "This script knows Debian and Ubuntu only; docs/development.md lists what to install elsewhere." >&2
+  echo "This script knows Debian and Ubuntu only; the list at its top names what to install elsewhere." >&2
   exit 1
 fi
-sudo=""
+as_root=()
 if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "Installing packages needs root: run this script as root once." >&2; exit 1; }
-  sudo=sudo
+  command -v sudo >/dev/null || { echo "Installing packages needs root: run scripts/install_dependencies.sh as root once." >&2; exit 1; }
+  as_root=(sudo)
 fi
-echo "Installing ${#missing[@]} packages with apt-get ..."
-export DEBIAN_FRONTEND=noninteractive
-$sudo apt-get update -q
+# On a fresh Ubuntu the automatic updates may hold the lock for a while. sudo drops the caller's variables, env sets them anew.
+apt_get() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"; }
+give_up() {
+  echo "install_dependencies.sh: $1. Are Debian's or Ubuntu's package servers reachable? (On Ubuntu, 'universe' must be enabled.)" >&2
+  exit 1
+}
+
+echo "Installing ${missing[*]:-Boost} with apt-get ..."
+# A broken list of someone else's does no harm here; what is truly missing shows below.
+apt_get update || true
 if [ -z "$boost" ]; then
   for candidate in libboost1.83-dev libboost1.81-dev; do
     if apt-cache show "$candidate" >/dev/null 2>&1; then boost=$candidate; break; fi
   done
-  [ -n "$boost" ] || { echo "No Boost 1.81 or newer in the package lists; install one by hand." >&2; exit 1; }
+  [ -n "$boost" ] || give_up "no Boost 1.83 or 1.81 (libboost1.83-dev) is in the package lists"
   missing+=("$boost")
 fi
-$sudo apt-get install -y -q --no-install-recommends "${missing[@]}"
+apt_get install -y --no-install-recommends "${missing[@]}" || give_up "apt-get could not install the packages"
