@@ -4,14 +4,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-step() { printf '\n\033[1m[%s/4] %s\033[0m\n' "$1" "$2"; }
+bold="" plain=""
+if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+step() { printf '\n%s[%s/4] %s%s\n' "$bold" "$1" "$2" "$plain"; }
 
 step 1 "packages"
 bash scripts/install_dependencies.sh
-step 2 "build (release; the first time takes some minutes)"
+step 2 "build (the first time: 10 minutes of processor time, shared by all cores)"
 [ -f build/build.ninja ] || cmake --preset cpu
 cmake --build build --target staffel
 step 3 "model"
 model=$(python3 scripts/fetch_model.py smollm2)
-step 4 "serve"
+step 4 "serve (Ctrl-C stops)"
 exec build/staffel serve "$model" --port 8000 "$@"
