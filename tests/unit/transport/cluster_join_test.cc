@@ -1,0 +1,135 @@
+// Join, refusal, messages both ways and the end of a membership, over real sockets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/strings.h"
+#include "tests/unit/transport/cluster_ends.h"
+#include "transport/grpc/backoff.h"
+
+namespace staffel {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::MasterEnd;
+using testing::TestHello;
+using testing::TestPlan;
+using testing::WorkerEnd;
+
+std::unique_ptr<ClusterServer> Serve(MasterEnd& master, ClusterServerOptions options) {
+  if (options.listen.empty()) options.listen = {"127.0.0.1:0"};
+  if (options.token.empty()) options.without_token = true;
+  Result<std::unique_ptr<ClusterServer>> server = MakeClusterServer(std::move(options));
+  EXPECT_TRUE(server.ok()) << server.status();
+  if (!server.ok()) return nullptr;
+  (*server)->Start(&master);
+  return *std::move(server);
+}
+
+std::unique_ptr<MasterLink> Dial(WorkerEnd& worker, const std::string& master,
+                                 MasterLinkOptions options = {}) {
+  options.master = master;
+  if (options.hello.name.empty()) options.hello = TestHello("gpu-3");
+  Result<std::unique_ptr<MasterLink>> link = MakeMasterLink(std::move(options));
+  EXPECT_TRUE(link.ok()) << link.status();
+  if (!link.ok()) return nullptr;
+  (*link)->Start(&worker);
+  return *std::move(link);
+}
+
+class ClusterAddress : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ClusterAddress, JoinsAndTalksBothWays) {
+  std::string address = GetParam();
+  if (address == "unix:") address = StrCat("unix:/tmp/staffel-test-", getpid(), ".sock");
+  if (address == "unix-abstract:") address = StrCat("unix-abstract:staffel-test-", getpid());
+  MasterEnd master;
+  auto server = Serve(master, {.listen = {address}});
+  ASSERT_NE(server, nullptr);
+  WorkerEnd worker;
+  auto link = Dial(worker, server->address());
+  ASSERT_TRUE(worker.WaitForMessages(1)) << *worker.gone;
+  ASSERT_TRUE(master.Until([&] { return master.joined.size() == 1; }));
+  EXPECT_EQ(master.joined[0].hello.name, "gpu-3");
+  EXPECT_EQ(std::get<Welcome>(worker.messages[0]).worker, master.joined[0].worker);
+
+  server->Send(master.joined[0].worker, Release{ReplicaId(4)});
+  ASSERT_TRUE(worker.WaitForMessages(2));
+  EXPECT_EQ(std::get<Release>(worker.messages[1]).replica, ReplicaId(4));
+  link->Send(FormProgress{ReplicaId(4), 2, 0.5});
+  ASSERT_TRUE(master.Until([&] { return master.messages.size() == 1; }));
+  EXPECT_EQ(std::get<FormProgress>(master.messages[0].second).share, 0.5);
+
+  const bool unix_socket = address.starts_with("unix");
+  EXPECT_EQ(link->local_address(), unix_socket ? ""
+                                   : address.substr(0, address.rfind(':')) == "[::1]"
+                                       ? "::1"
+                                       : "127.0.0.1");
+  if (unix_socket) {
+    EXPECT_EQ(master.joined[0].peer, "unix socket");
+  } else {
+    EXPECT_THAT(master.joined[0].peer, HasSubstr(address.substr(0, address.rfind(':') + 1)));
+  }
+  link.reset();
+  ASSERT_TRUE(master.Until([&] { return master.gone.size() == 1; }));
+  EXPECT_THAT(std::string(master.gone[0].reason.message()),
+              HasSubstr("worker gpu-3 on host host-b ("));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ClusterAddress,
+                         ::testing::Values("127.0.0.1:0", "[::1]:0", "unix:", "unix-abstract:"));
+
+TEST(ClusterJoin, StepsReachAllRanksInOrder) {
+  MasterEnd master;
+  auto server = Serve(master, {});
+  WorkerEnd a, b;
+  auto link_a = Dial(a, server->address(), {.hello = TestHello("a")});
+  auto link_b = Dial(b, server->address(), {.hello = TestHello("b")});
+  ASSERT_TRUE(master.Until([&] { return master.joined.size() == 2; }));
+  const std::vector<WorkerId> workers = {master.joined[0].worker, master.joined[1].worker};
+  constexpr int kSteps = 2000;
+  for (int step = 1; step <= kSteps; ++step) {
+    server->SendToAll(workers, Step{ReplicaId(0), TestPlan(1, step, step % 70)});
+  }
+  for (WorkerEnd* end : {&a, &b}) {
+    ASSERT_TRUE(end->WaitForMessages(kSteps + 1));
+    for (int step = 1; step <= kSteps; ++step) {
+      const StepPlan& plan = std::get<Step>(end->messages[step]).plan;
+      ASSERT_EQ(plan.step, static_cast<uint64_t>(step));
+      ASSERT_EQ(plan.chunks.size(), static_cast<size_t>(step % 70));
+    }
+  }
+}
+
+TEST(ClusterJoin, DisconnectTellsBothSides) {
+  MasterEnd master;
+  auto server = Serve(master, {});
+  WorkerEnd worker;
+  auto link = Dial(worker, server->address());
+  ASSERT_TRUE(master.Until([&] { return master.joined.size() == 1; }));
+  server->Disconnect(master.joined[0].worker, absl::DataLossError("its digest of step 5 differs"));
+  ASSERT_TRUE(worker.WaitForGone());
+  EXPECT_FALSE(worker.permanent);
+  EXPECT_THAT(std::string(worker.gone->message()), HasSubstr("its digest of step 5 differs"));
+  ASSERT_TRUE(master.Until([&] { return master.gone.size() == 1; }));
+  EXPECT_EQ(master.gone[0].reason.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(master.gone[0].reason.message()),
+              HasSubstr("was disconnected: its digest of step 5 differs"));
+}
+
+TEST(ClusterJoin, EndOfTheMasterIsToldAtOnce) {
+  MasterEnd master;
+  auto server = Serve(master, {});
+  WorkerEnd worker;
+  auto link = Dial(worker, server->address());
+  ASSERT_TRUE(worker.WaitForMessages(1));
+  const Time begin = std::chrono::steady_clock::now();
+  server.reset();
+  ASSERT_TRUE(worker.WaitForGone());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(800));
+  EXPECT_FALSE(worker.permanent);
+  EXPECT_THAT(std::string(worker.gone->message()), HasSubstr("the master is shutting down"));
+}
+
+}  // namespace
+}  // namespace staffel
