@@ -35,7 +35,8 @@ inline PoolConfig PoolOf(std::string name, int tp, int pp, int dp = 1) {
   PoolConfig pool;
   pool.name = std::move(name);
   pool.shape = SmallModel();
-  pool.model = {.name = pool.name, .path = pool.name + ".gguf", .digest = "d", .file_bytes = 1};
+  pool.model.name = pool.name;
+  pool.model.path = pool.name + ".gguf";
   pool.tensor_parallel = tp;
   pool.pipeline_parallel = pp;
   pool.data_parallel = dp;
