@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "base/thread.h"
 #include "server/http_connection.h"
 #include "server/http_context.h"
 #include "server/http_listener.h"
@@ -161,7 +162,11 @@ void HttpServer::Start(int io_threads) {
   }
   impl_->sockets.clear();
   for (auto& worker : impl_->workers) {
-    impl_->threads.emplace_back([worker] { worker->io.run(); });
+    impl_->threads.emplace_back([worker] {
+      NameThread("io");
+      PreferShortSlices();
+      worker->io.run();
+    });
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "base/thread.h"
 
 namespace staffel {
 namespace {
@@ -58,6 +59,7 @@ Status InprocTransport::Submit(StepPlan plan) {
 }
 
 void InprocTransport::Work() {
+  NameThread("worker");
   StepPlan plan;
   while (WaitForPlan(plan)) {
     StepOutcome outcome = run_(plan);
