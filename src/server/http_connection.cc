@@ -63,6 +63,7 @@ HttpConnection::HttpConnection(std::shared_ptr<IoWorker> worker, StreamSocket so
 }
 
 HttpConnection::~HttpConnection() {
+  if (state_) state_->Detach();
   context_.connections--;
   if (!context_.draining) return;
   std::lock_guard lock(context_.drain_mutex);
@@ -228,7 +229,7 @@ void HttpConnection::OnWritten(error_code error, size_t bytes) {
 }
 
 void HttpConnection::FinishAnswer(const ResponseState::View& view) {
-  LogRequest(view.status, true);
+  LogRequest(view, true);
   context_.body_bytes -= std::exchange(body_counted_, 0);
   state_.reset();
   streaming_ = false;
@@ -266,7 +267,7 @@ void HttpConnection::CloseIfIdle() {
 void HttpConnection::Abort() {
   if (phase_ == Phase::kClosed) return;
   std::shared_ptr<ResponseState> state = state_;
-  if (state) LogRequest(state->Look().status, false);
+  if (state) LogRequest(state->Look(), false);
   Close();
   if (state) state->Disconnect();
 }
@@ -284,15 +285,16 @@ void HttpConnection::Close() {
   worker_->connections.erase(this);
   context_.body_bytes -= std::exchange(body_counted_, 0);
   timer_.cancel();
+  if (state_) state_->Detach();
   error_code ignored;
   socket_.close(ignored);
   state_.reset();
   parser_.reset();
 }
 
-void HttpConnection::LogRequest(int status, bool complete) {
+void HttpConnection::LogRequest(const ResponseState::View& view, bool complete) {
   // nginx's number for a client that did not wait.
-  if (status == 0) status = 499;
+  const int status = view.status == 0 ? 499 : view.status;
   if (context_.metrics) {
     bool known = match_.handler != nullptr;
     context_.metrics->CountHttpRequest(known ? method_ : "other", match_.route, status);
@@ -301,8 +303,8 @@ void HttpConnection::LogRequest(int status, bool complete) {
   if (!spdlog::should_log(level)) return;
   std::chrono::duration<double, std::milli> taken = Now() - started_at_;
   spdlog::log(level, "{} {} {} {} {} bytes {:.1f} ms {}{}", peer_, Printable(method_),
-              target_ ? Printable(target_->path) : "-", status, answer_bytes_, taken.count(),
-              traits_.request_id, complete ? "" : " client gone");
+              target_ ? Printable(target_->path) : "-", status, answer_bytes_ + view.bytes_sent,
+              taken.count(), traits_.request_id, complete ? "" : " client gone");
 }
 
 // ---- Time-outs
@@ -315,7 +317,7 @@ Time HttpConnection::Due() const {
     case Phase::kAnswer:
       if (writing_) return progress_at_ + options.timeouts.write;
       if (streaming_ && options.ping_interval > Duration::zero()) {
-        return progress_at_ + options.ping_interval;
+        return std::max(progress_at_, state_->Look().sent_at) + options.ping_interval;
       }
       return Time::max();
     case Phase::kClosed:

@@ -112,7 +112,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Close();
   // Closes without sending what is unsent, and frees the kernel's copy of it.
   void Drop(const char* why);
-  void LogRequest(int status, bool complete);
+  void LogRequest(const ResponseState::View& view, bool complete);
   Time Due() const;
   void ArmTimer();
   void OnTimer();

@@ -1,4 +1,6 @@
 // HttpConnection's part for one request: what its head must pass, its body, its handler.
+#include <sys/socket.h>
+
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <charconv>
@@ -153,8 +155,14 @@ void HttpConnection::BeginAnswer() {
       if (auto self = weak.lock()) self->Flush();
     });
   };
+  // An error sends nothing; the connection meets it when it writes.
+  auto send = [socket = socket_.native_handle()](std::string_view bytes) {
+    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent > 0 ? static_cast<size_t>(sent) : 0;
+  };
   state_ = std::make_shared<ResponseState>(
-      traits_, std::move(wake), [worker = worker_] { return worker->context->draining.load(); });
+      traits_, std::move(wake), [worker = worker_] { return worker->context->draining.load(); },
+      std::move(send));
 }
 
 void HttpConnection::Dispatch() {

@@ -27,11 +27,13 @@ HttpError AbandonedError() {
 }  // namespace
 
 ResponseState::ResponseState(ResponseTraits traits, std::function<void()> notify,
-                             std::function<bool()> draining)
+                             std::function<bool()> draining,
+                             std::function<size_t(std::string_view)> send)
     : traits_(std::move(traits)),
       notify_(std::move(notify)),
       draining_(std::move(draining)),
-      keep_alive_(traits_.keep_alive) {}
+      keep_alive_(traits_.keep_alive),
+      send_(std::move(send)) {}
 
 void ResponseState::AppendHead(int status, HttpHeaders headers) {
   status_ = status;
@@ -61,6 +63,17 @@ void ResponseState::AppendStreamData(std::string_view data) {
 void ResponseState::AppendStreamEnd() {
   if (traits_.version != 10) pending_ += kLastChunk;
   phase_ = Phase::kComplete;
+}
+
+bool ResponseState::SendPending() {
+  if (!send_) return false;
+  const size_t bytes = send_(pending_);
+  if (bytes > 0) {
+    bytes_sent_ += bytes;
+    sent_at_ = std::chrono::steady_clock::now();
+    pending_.erase(0, bytes);
+  }
+  return pending_.empty();
 }
 
 void ResponseState::Notify(std::unique_lock<std::mutex>& lock, std::function<void()> garbage) {
@@ -117,9 +130,11 @@ bool ResponseState::WriteEvent(std::string_view data) {
     notify_();  // in any case: the connection takes nothing while its write is stuck
     return false;
   }
+  const bool is_next = in_flight_ == 0 && pending_.empty();
   event_.clear();
   AppendEvent(event_, data);
   AppendStreamData(event_);
+  if (is_next && SendPending()) return true;
   Notify(lock);
   return true;
 }
@@ -159,7 +174,7 @@ void ResponseState::Abandon() {
 
 ResponseState::View ResponseState::Look() const {
   std::lock_guard lock(mutex_);
-  return {phase_, overflowed_, keep_alive_, status_};
+  return {phase_, overflowed_, keep_alive_, status_, bytes_sent_, sent_at_};
 }
 
 ResponseState::View ResponseState::Take(std::string& out) {
@@ -167,7 +182,7 @@ ResponseState::View ResponseState::Take(std::string& out) {
   notified_ = false;
   out.swap(pending_);
   in_flight_ += out.size();
-  return {phase_, overflowed_, keep_alive_, status_};
+  return {phase_, overflowed_, keep_alive_, status_, bytes_sent_, sent_at_};
 }
 
 void ResponseState::Sent(size_t bytes) {
@@ -182,8 +197,14 @@ void ResponseState::Ping() {
   Notify(lock);
 }
 
+void ResponseState::Detach() {
+  std::lock_guard lock(mutex_);
+  send_ = nullptr;
+}
+
 void ResponseState::Disconnect() {
   std::unique_lock lock(mutex_);
+  send_ = nullptr;
   if (phase_ == Phase::kComplete || phase_ == Phase::kGone) return;
   phase_ = Phase::kGone;
   pending_ = std::string();

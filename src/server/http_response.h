@@ -1,5 +1,7 @@
 // One answer between the route that writes it (any thread) and the connection that sends it (one
-// I/O thread): a bounded buffer with a phase.
+// I/O thread): a bounded buffer with a phase. An event with nothing unsent before it goes out on
+// the thread that writes it, as far as the socket takes it: on a busy machine each wake-up of
+// another thread may cost milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "server/http.h"
+#include "staffel/clock.h"
 
 namespace staffel {
 
@@ -28,9 +31,11 @@ class ResponseState {
  public:
   // `notify` wakes the connection: any thread, never with the lock held; once until the next Take,
   // and once more when the buffer is full. `draining`: the server is going down, so the connection
-  // is not kept.
-  ResponseState(ResponseTraits traits, std::function<void()> notify,
-                std::function<bool()> draining);
+  // is not kept. `send`: gives the socket bytes and returns how many it took, without waiting; any
+  // thread, with the lock held, never after Disconnect or Detach. Null: all is left to the
+  // connection.
+  ResponseState(ResponseTraits traits, std::function<void()> notify, std::function<bool()> draining,
+                std::function<size_t(std::string_view)> send = nullptr);
 
   // Of the route; see ResponseWriter.
   void Send(int status, std::string_view content_type, std::string_view body,
@@ -49,6 +54,9 @@ class ResponseState {
     bool overflowed;  // the client reads too slowly: drop it
     bool keep_alive;  // known when there is a status
     int status;       // 0: none yet
+    // Of what the writers sent themselves:
+    size_t bytes_sent;
+    Time sent_at;
   };
   View Look() const;
   // Moves what is to be sent into `out`, which is empty.
@@ -57,6 +65,8 @@ class ResponseState {
   void Sent(size_t bytes);
   // Adds a comment, so that the silence ends, if this is a stream with nothing unsent.
   void Ping();
+  // The socket is about to be closed.
+  void Detach();
   // The client is gone; runs the callback, if any, on this thread.
   void Disconnect();
 
@@ -65,6 +75,8 @@ class ResponseState {
   void AppendHead(int status, HttpHeaders headers);
   void AppendStreamData(std::string_view data);
   void AppendStreamEnd();
+  // Whether the socket took all that is pending.
+  bool SendPending();
   // Leaves the lock, then notifies and lets `garbage` die.
   void Notify(std::unique_lock<std::mutex>& lock, std::function<void()> garbage = nullptr);
 
@@ -79,7 +91,10 @@ class ResponseState {
   int status_ = 0;
   std::string pending_;   // to be taken
   size_t in_flight_ = 0;  // taken, not sent
-  std::string event_;     // scratch
+  std::function<size_t(std::string_view)> send_;
+  size_t bytes_sent_ = 0;  // by send_
+  Time sent_at_{};
+  std::string event_;  // scratch
   std::function<void()> on_disconnect_;
 };
 

@@ -33,6 +33,32 @@ TEST(HttpStream, EventsArriveAsTheyAreWritten) {
   EXPECT_EQ(client.Send(Request("GET", "/hello")).Read().body, "hello");
 }
 
+TEST(HttpStream, EventsNeedNoOtherThread) {
+  TestServer t;
+  std::promise<void> blocked, release;
+  t.server.Handle("GET", "/block", [&](HttpRequest, std::shared_ptr<ResponseWriter> writer) {
+    blocked.set_value();
+    release.get_future().wait();
+    writer->Send(200, "text/plain", "released");
+  });
+  RawClient client = t.Connect();
+  client.Send(Request("POST", "/hold"));
+  HeldRequest held = t.held.Take();
+  held.writer->BeginStream();
+  client.ReadHead();
+  RawClient blocker = t.Connect();
+  blocker.Send(Request("GET", "/block"));
+  blocked.get_future().wait();  // the only I/O thread stands still
+  for (int i = 0; i < 3; i++) {
+    EXPECT_TRUE(held.writer->WriteEvent("x"));
+    EXPECT_EQ(client.ReadChunk(), "data: x\n\n");
+  }
+  release.set_value();
+  EXPECT_EQ(blocker.Read().body, "released");
+  held.writer->EndStream();
+  EXPECT_EQ(client.ReadChunk(), "");
+}
+
 TEST(HttpStream, NewlinesInsideAnEventStayInsideIt) {
   TestServer t;
   RawClient client = t.Connect();
