@@ -30,6 +30,9 @@ class Front {
   Metrics& metrics() { return metrics_; }
   openai::Api& api() { return api_; }
 
+  // Any thread; what EngineOptions::on_delivered of every engine behind this front must call.
+  void WakeStreams() { pool_.WakeForShort(); }
+
   // What clients may use to try the server, and a warning where it is open to all.
   void LogReady(const ModelText& text, Duration took);
 

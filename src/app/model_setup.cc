@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -34,7 +35,7 @@ int LogitRows(const ServeOptions& options) {
 }
 
 EngineOptions EngineOptionsFor(const ModelConfig& config, const ServeOptions& options,
-                               int max_model_len) {
+                               int max_model_len, std::function<void()> on_delivered) {
   EngineOptions engine;
   engine.scheduler.block_size = options.block_size;
   engine.scheduler.max_model_len = max_model_len;
@@ -46,6 +47,7 @@ EngineOptions EngineOptionsFor(const ModelConfig& config, const ServeOptions& op
   engine.scheduler.hash_key = RandomKey();
   engine.vocab_size = config.shape.vocab;
   engine.max_queue = options.max_queue;
+  engine.on_delivered = std::move(on_delivered);
   return engine;
 }
 

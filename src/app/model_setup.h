@@ -1,6 +1,8 @@
 // What the options of a model mean for its parts: the same for `serve` and for a cluster.
 #pragma once
 
+#include <functional>
+
 #include "app/serve_options.h"
 #include "engine/engine.h"
 #include "model/config.h"
@@ -15,8 +17,8 @@ Result<int> MaxModelLen(const ModelConfig& config, const ServeOptions& options);
 // Rows of logits that the scheduler asks for at most in one step.
 int LogitRows(const ServeOptions& options);
 
-// The engine's part; block_count and on_loss are the caller's.
+// The engine's part; block_count and on_loss are the caller's. `on_delivered`: Front::WakeStreams.
 EngineOptions EngineOptionsFor(const ModelConfig& config, const ServeOptions& options,
-                               int max_model_len);
+                               int max_model_len, std::function<void()> on_delivered);
 
 }  // namespace staffel

@@ -88,20 +88,19 @@ Status Replica::LoadWeights(const ModelFile& file, const ModelConfig& config,
 }
 
 Status Replica::StartEngine(const ModelConfig& config, const ServeOptions& options,
-                            std::function<void(const Status&)> on_loss) {
+                            Callbacks callbacks) {
   transport_ =
       std::make_unique<InprocTransport>([this](const StepPlan& plan) { return worker_.Run(plan); });
-  EngineOptions engine = EngineOptionsFor(config, options, backend_options_.max_positions);
+  EngineOptions engine = EngineOptionsFor(config, options, backend_options_.max_positions,
+                                          std::move(callbacks.on_delivered));
   engine.scheduler.block_count = backend_options_.block_count;
-  engine.on_loss = std::move(on_loss);
+  engine.on_loss = std::move(callbacks.on_loss);
   STAFFEL_ASSIGN_OR_RETURN(engine_, Engine::Create(std::move(engine), transport_.get(), &clock_));
   engine_->Start();
   return absl::OkStatus();
 }
 
-Result<std::shared_ptr<Replica>> Replica::Load(const ServeOptions& options,
-                                               std::function<void(double)> progress,
-                                               std::function<void(const Status&)> on_loss) {
+Result<std::shared_ptr<Replica>> Replica::Load(const ServeOptions& options, Callbacks callbacks) {
   STAFFEL_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFile> file, OpenModelFile(options.model));
   const Result<ModelConfig> config = ReadConfig(*file);
   if (!config.ok()) return AddPath(config.status(), options.model);
@@ -111,11 +110,11 @@ Result<std::shared_ptr<Replica>> Replica::Load(const ServeOptions& options,
     STAFFEL_ASSIGN_OR_RETURN(replica->text_, LoadModelText(*file, options.chat_template));
     return absl::OkStatus();
   });
-  const Status weights = replica->LoadWeights(*file, *config, options, std::move(progress));
+  const Status weights = replica->LoadWeights(*file, *config, options, callbacks.progress);
   const Status text = tokenizer.get();
   if (!text.ok()) return AddPath(text, options.model);
   if (!weights.ok()) return AddPath(weights, options.model);
-  STAFFEL_RETURN_IF_ERROR(replica->StartEngine(*config, options, std::move(on_loss)));
+  STAFFEL_RETURN_IF_ERROR(replica->StartEngine(*config, options, std::move(callbacks)));
   return replica;
 }
 

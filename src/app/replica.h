@@ -20,12 +20,15 @@ namespace staffel {
 
 class Replica {
  public:
-  // Reads, checks and packs the model; `progress` is called with the share done. `on_loss` is
-  // called on the engine's thread when the worker has failed for good. Errors are sentences for
-  // the operator: what is wrong with file, options or memory, and what to do.
-  static Result<std::shared_ptr<Replica>> Load(const ServeOptions& options,
-                                               std::function<void(double)> progress,
-                                               std::function<void(const Status&)> on_loss);
+  struct Callbacks {
+    std::function<void(double)> progress;  // with the share that is loaded
+    // Engine thread, see EngineOptions.
+    std::function<void(const Status&)> on_loss;
+    std::function<void()> on_delivered;
+  };
+  // Reads, checks and packs the model. Errors are sentences for the operator: what is wrong with
+  // file, options or memory, and what to do.
+  static Result<std::shared_ptr<Replica>> Load(const ServeOptions& options, Callbacks callbacks);
   ~Replica();
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
@@ -39,8 +42,7 @@ class Replica {
   Replica() = default;
   Status LoadWeights(const ModelFile& file, const ModelConfig& config, const ServeOptions& options,
                      std::function<void(double)> progress);
-  Status StartEngine(const ModelConfig& config, const ServeOptions& options,
-                     std::function<void(const Status&)> on_loss);
+  Status StartEngine(const ModelConfig& config, const ServeOptions& options, Callbacks callbacks);
 
   SystemClock clock_;
   ModelText text_;

@@ -42,12 +42,14 @@ int Serve(const ServeOptions& options) {
   LoadingProgress progress(&server);
   std::atomic<bool> lost = false;
   const Result<std::shared_ptr<Replica>> loaded = Replica::Load(
-      options, [&](double share) { progress.Report(share); },
-      [&](const Status& reason) {
-        spdlog::error("the worker has failed: {}", std::string(reason.message()));
-        lost = true;
-        signals.Request("the worker has failed");
-      });
+      options, {.progress = [&](double share) { progress.Report(share); },
+                .on_loss =
+                    [&](const Status& reason) {
+                      spdlog::error("the worker has failed: {}", std::string(reason.message()));
+                      lost = true;
+                      signals.Request("the worker has failed");
+                    },
+                .on_delivered = [&front] { front.WakeStreams(); }});
   if (!loaded.ok()) return Refuse(options, loaded.status(), kExitFailure);
   const std::shared_ptr<Replica>& replica = *loaded;
   const std::vector<std::string> names = ServedNames(options);

@@ -1,12 +1,11 @@
 #include "engine/engine.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "base/thread.h"
 
 namespace staffel {
 namespace {
@@ -66,7 +65,8 @@ void Engine::Start() {
 }
 
 void Engine::RunThread() {
-  pthread_setname_np(pthread_self(), "engine");
+  NameThread("engine");
+  PreferShortSlices();
   while (true) {
     if (Turn()) continue;
     Mailbox& box = *mailbox_;
@@ -98,12 +98,16 @@ bool Engine::Turn() {
     CheckAfterEvent();
   }
   EnforceDeadline(begin);
+  // Before the next plan: once the workers compute again, this thread may have to wait for a core.
+  const Time handled = clock_->Now();
+  bool delivered = DeliverEvents();
+  const Time planning = clock_->Now();
   busy |= SendPlans();
-  busy |= !events_.empty();
-  if (!busy) return false;
-  const Time end = clock_->Now();
-  totals_.plan_s += Seconds(end - begin);
-  DeliverEvents();
+  const Time planned = clock_->Now();
+  delivered |= DeliverEvents();  // of sequences that planning has ended
+  if (delivered && options_.on_delivered) options_.on_delivered();
+  if (!busy && !delivered) return false;
+  totals_.plan_s += Seconds((handled - begin) + (planned - planning));
   PublishState();
   return true;
 }
@@ -211,7 +215,8 @@ bool Engine::SendPlans() {
   return sent;
 }
 
-void Engine::DeliverEvents() {
+bool Engine::DeliverEvents() {
+  if (events_.empty()) return false;
   for (const SeqEvent& event : events_) {
     const auto it = sinks_.find(event.request);
     STAFFEL_CHECK(it != sinks_.end()) << "event of unknown request " << event.request;
@@ -222,6 +227,7 @@ void Engine::DeliverEvents() {
     }
   }
   events_.clear();
+  return true;
 }
 
 void Engine::PublishState() {

@@ -39,7 +39,10 @@ struct EngineOptions {
   // them, with their tokens, until Resume.
   bool heal = false;
   std::function<void(const Status&)> on_loss;  // engine thread; once for each loss
-  bool check_invariants = false;               // after every event, not only when idle
+  // Engine thread; after sinks have got their events and the next plan is on its way. Threads that
+  // carry the events on are best woken here: before, they would hold up the plan.
+  std::function<void()> on_delivered;
+  bool check_invariants = false;  // after every event, not only when idle
 };
 
 class Engine final : public EngineClient {
@@ -128,7 +131,7 @@ class Engine final : public EngineClient {
   void EndAll(const Status& reason);
   void EnforceDeadline(Time now);
   bool SendPlans();
-  void DeliverEvents();
+  bool DeliverEvents();  // whether there were any
   void PublishState();
   void CheckAfterEvent() const;
   void SetHealth(Status status);

@@ -68,7 +68,13 @@ class Router {
 class TaskRunner {
  public:
   virtual ~TaskRunner() = default;
+  // Tasks start in the order of posting.
   virtual void Post(std::function<void()> task) = 0;
+  // For tasks of microseconds that a client waits for, such as the text of a token: none of them
+  // waits for a task of Post. They may be left until the next WakeForShort, so that one wake-up
+  // does for all that a step of the engine brings.
+  virtual void PostShort(std::function<void()> task) = 0;
+  virtual void WakeForShort() = 0;
 };
 
 }  // namespace staffel

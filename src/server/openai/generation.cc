@@ -118,7 +118,7 @@ void Generation::OnEvent(const SeqEvent& event) {
     inbox_.push_back(event);
     if (std::exchange(scheduled_, true)) return;
   }
-  spec_.runner->Post([self = shared_from_this()] { self->Drain(); });
+  spec_.runner->PostShort([self = shared_from_this()] { self->Drain(); });
 }
 
 void Generation::Drain() {

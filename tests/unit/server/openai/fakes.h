@@ -153,6 +153,8 @@ class RecordingWriter final : public ResponseWriter {
 class InlineRunner final : public TaskRunner {
  public:
   void Post(std::function<void()> task) override { task(); }
+  void PostShort(std::function<void()> task) override { task(); }
+  void WakeForShort() override {}
 };
 
 // Remembers every route.
