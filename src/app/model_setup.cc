@@ -47,6 +47,7 @@ EngineOptions EngineOptionsFor(const ModelConfig& config, const ServeOptions& op
   engine.scheduler.hash_key = RandomKey();
   engine.vocab_size = config.shape.vocab;
   engine.max_queue = options.max_queue;
+  engine.stall_timeout = options.stall_timeout;
   engine.on_delivered = std::move(on_delivered);
   return engine;
 }

@@ -65,8 +65,10 @@ void AddServerOptions(OptionList& list, ServeOptions* o) {
             "a client that takes no bytes for this long is dropped");
   list.Time("drain-timeout", &o->drain_timeout, kZero, day,
             "time that running requests get after SIGTERM");
+  list.Time("stall-timeout", &o->stall_timeout, std::chrono::seconds(1), day,
+            "time without a finished step, while work waits, after which /health answers 503");
   list.Integer("http-threads", "N", &o->http_threads, 1, 64,
-               "threads for JSON, chat templates and tokenizing");
+               "threads for JSON, chat templates and tokenizing; one more serves running streams");
 }
 
 void AddModelOptions(OptionList& list, ServeOptions* o) {

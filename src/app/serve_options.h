@@ -31,6 +31,7 @@ struct ServeOptions {
   Duration sse_ping_interval = std::chrono::seconds(15);
   Duration write_timeout = std::chrono::seconds(30);
   Duration drain_timeout = std::chrono::seconds(30);
+  Duration stall_timeout = std::chrono::seconds(10);
   int http_threads = 2;
 
   std::vector<std::string> served_model_names;

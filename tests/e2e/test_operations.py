@@ -1,4 +1,6 @@
 """Starting, stopping, ports, keys, health, metrics, bad model files."""
+import contextlib
+import ctypes
 import os
 import pathlib
 import re
@@ -100,6 +102,39 @@ class StartAndStop(WithFolder):
             server.stop()
             while "STOPPING=1" not in messages:
                 messages += notify.recv(4096).decode()
+
+
+@contextlib.contextmanager
+def frozen(pid, thread_name):
+    """Holds one thread of a process, as a debugger does."""
+    attach, detach, wait_all = 16, 17, 0x40000000   # ptrace(2), waitpid(2)
+    tids = [int(t) for t in os.listdir(f"/proc/{pid}/task") if pathlib.Path(f"/proc/{pid}/task/{t}/comm").read_text().strip() == thread_name]
+    libc = ctypes.CDLL(None, use_errno=True)
+    if len(tids) != 1 or libc.ptrace(attach, tids[0], None, None) != 0:
+        raise AssertionError(f"cannot hold thread '{thread_name}' of {pid}: {tids} {os.strerror(ctypes.get_errno())}")
+    os.waitpid(tids[0], wait_all)
+    try:
+        yield
+    finally:
+        libc.ptrace(detach, tids[0], None, None)
+
+
+class Stall(WithFolder):
+    def test_a_worker_that_hangs_with_work_is_told_by_health_after_the_time_given(self):
+        with Server(SMOLLM2, "--stall-timeout", "1") as server:
+            stream = server.begin(CHAT, {"messages": [{"role": "user", "content": "x"}], "stream": True, "max_tokens": 4000, "logit_bias": NO_END})
+            stream.recv(100)
+            self.assertEqual(server.get("/health").status, 200)
+            with frozen(server.process.pid, "worker"):
+                begin = time.monotonic()
+                while server.get("/health").status == 200:
+                    self.assertLess(time.monotonic() - begin, 9, "the default is 10 s")
+                    time.sleep(.05)
+                self.assertIn("no step has ended", server.get("/health").error["message"])
+            while server.get("/health").status != 200:   # it goes on, and so does the stream
+                self.assertLess(time.monotonic() - begin, 20)
+                time.sleep(.05)
+            stream.close()
 
 
 class Keys(WithFolder):
