@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <string_view>
+
 #include "base/strings.h"
 
 namespace staffel {
@@ -63,12 +66,15 @@ Status ReadMerges(const GgufMetadata& metadata, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
-// A token number, or -1 if the key is absent.
+// A token number; if the key is absent, what is there already.
 Status ReadToken(const GgufMetadata& metadata, const char* name, size_t token_count,
                  TokenId* token) {
   const std::string key = StrCat("tokenizer.ggml.", name);
   if (!metadata.Has(key)) return absl::OkStatus();
-  if (const auto none = metadata.Int(key, kNoToken, kNoToken); none.ok()) return absl::OkStatus();
+  if (const auto none = metadata.Int(key, kNoToken, kNoToken); none.ok()) {
+    *token = -1;
+    return absl::OkStatus();
+  }
   STAFFEL_ASSIGN_OR_RETURN(const int64_t value,
                            metadata.Int(key, 0, static_cast<int64_t>(token_count) - 1));
   *token = static_cast<TokenId>(value);
@@ -117,9 +123,27 @@ Status ReadFlag(const GgufMetadata& metadata, const char* name, bool* flag) {
   return absl::OkStatus();
 }
 
+// Old files name no special tokens; where SentencePiece has them is fixed (its trainer's defaults).
+// Byte-level BPE has no such rule.
+void SetSpecialTokensByDefault(TokenizerSpec* spec) {
+  if (spec->model != "llama") return;
+  const auto token = [&](TokenId id) {
+    return id < static_cast<TokenId>(spec->tokens.size()) ? id : -1;
+  };
+  spec->unknown = token(0);
+  spec->bos = token(1);
+  spec->eos = token(2);
+}
+
+// Whether a file without add_bos_token means that prompts begin with bos: as llama.cpp decides, by
+// the family, of which BPE files say only the pre-tokenizer.
 bool AddsBosByDefault(const TokenizerSpec& spec) {
-  return spec.model == "llama" || spec.pre == "llama-bpe" || spec.pre == "llama3" ||
-         spec.pre == "llama-v3";
+  if (spec.model == "llama") return spec.bos >= 0;
+  constexpr std::string_view kBpeWithBos[] = {"chameleon", "falcon-h1", "falcon3",  "jina-v5-nano",
+                                              "lfm2",      "llama-bpe", "llama-v3", "llama3",
+                                              "midm-2.0",  "pixtral",   "tekken"};
+  return std::find(std::begin(kBpeWithBos), std::end(kBpeWithBos), spec.pre) !=
+         std::end(kBpeWithBos);
 }
 
 }  // namespace
@@ -138,6 +162,7 @@ Result<TokenizerSpec> ReadGgufTokenizer(const GgufMetadata& metadata) {
   STAFFEL_RETURN_IF_ERROR(ReadTypes(metadata, &spec));
   STAFFEL_RETURN_IF_ERROR(ReadScores(metadata, &spec));
   STAFFEL_RETURN_IF_ERROR(ReadMerges(metadata, &spec));
+  SetSpecialTokensByDefault(&spec);
   STAFFEL_RETURN_IF_ERROR(ReadEndTokens(metadata, &spec));
   const size_t count = spec.tokens.size();
   STAFFEL_RETURN_IF_ERROR(ReadToken(metadata, "bos_token_id", count, &spec.bos));

@@ -36,6 +36,13 @@ GgufBuilder Bpe() {
       .Strings("tokenizer.ggml.merges", {"a b"});
 }
 
+GgufBuilder SentencePiece() {
+  return GgufBuilder()
+      .String("tokenizer.ggml.model", "llama")
+      .Strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "a"})
+      .Array<float>("tokenizer.ggml.scores", 6, {0, 0, 0, -1});
+}
+
 TEST(GgufTokenizer, EveryKeyIsRead) {
   const auto spec = Read(GgufBuilder()
                              .String("tokenizer.ggml.model", "llama")
@@ -83,13 +90,78 @@ TEST(GgufTokenizer, DefaultsOfEachFamily) {
   EXPECT_EQ(bpe->eos, -1);
   EXPECT_FALSE(bpe->add_bos);
   EXPECT_FALSE(bpe->add_space_prefix);
-  const auto llama = Read(GgufBuilder()
-                              .String("tokenizer.ggml.model", "llama")
-                              .Strings("tokenizer.ggml.tokens", {"a"})
-                              .Array<float>("tokenizer.ggml.scores", 6, {0}));
+  EXPECT_EQ(bpe->bos, -1);
+  EXPECT_EQ(bpe->unknown, -1);
+  const auto llama = Read(SentencePiece());
   ASSERT_TRUE(llama.ok()) << llama.status();
+  EXPECT_EQ(llama->unknown, 0);
+  EXPECT_EQ(llama->bos, 1);
+  EXPECT_EQ(llama->eos, 2);
+  EXPECT_EQ(llama->padding, -1);
   EXPECT_TRUE(llama->add_bos);
+  EXPECT_FALSE(llama->add_eos);
   EXPECT_TRUE(llama->add_space_prefix);
+}
+
+TEST(GgufTokenizer, WhatTheFileSaysWinsOverTheDefaults) {
+  const auto other = Read(SentencePiece()
+                              .U32("tokenizer.ggml.bos_token_id", 3)
+                              .U32("tokenizer.ggml.eos_token_id", 1)
+                              .U32("tokenizer.ggml.unknown_token_id", 2));
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->bos, 3);
+  EXPECT_EQ(other->eos, 1);
+  EXPECT_EQ(other->unknown, 2);
+  const auto none = Read(SentencePiece()
+                             .U32("tokenizer.ggml.bos_token_id", 0xFFFFFFFF)
+                             .U32("tokenizer.ggml.eos_token_id", 0xFFFFFFFF)
+                             .U32("tokenizer.ggml.unknown_token_id", 0xFFFFFFFF));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_EQ(none->bos, -1);
+  EXPECT_EQ(none->eos, -1);
+  EXPECT_EQ(none->unknown, -1);
+  EXPECT_FALSE(none->add_bos) << "there is none to add";
+  const auto list = Read(SentencePiece().Array<int32_t>("tokenizer.ggml.eos_token_id", 5, {3}));
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(list->eos, 3);
+}
+
+TEST(GgufTokenizer, DefaultsStayInsideTheVocabulary) {
+  const auto spec = Read(GgufBuilder()
+                             .String("tokenizer.ggml.model", "llama")
+                             .Strings("tokenizer.ggml.tokens", {"a"})
+                             .Array<float>("tokenizer.ggml.scores", 6, {0}));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->unknown, 0);
+  EXPECT_EQ(spec->bos, -1);
+  EXPECT_EQ(spec->eos, -1);
+  EXPECT_FALSE(spec->add_bos);
+}
+
+TEST(GgufTokenizer, WhetherBosIsAddedByDefaultDependsOnTheFamily) {
+  const std::pair<const char*, bool> kFamilies[] = {
+      {"llama-bpe", true}, {"llama3", true},       {"llama-v3", true}, {"tekken", true},
+      {"falcon3", true},   {"pixtral", true},      {"lfm2", true},     {"chameleon", true},
+      {"gpt-2", false},    {"qwen2", false},       {"smollm", false},  {"gpt-4o", false},
+      {"llama4", false},   {"deepseek-v3", false}, {"default", false}};
+  for (const auto& [pre, adds] : kFamilies) {
+    const auto builder = [&, pre = pre] {
+      return GgufBuilder()
+          .String("tokenizer.ggml.model", "gpt2")
+          .String("tokenizer.ggml.pre", pre)
+          .Strings("tokenizer.ggml.tokens", {"<end>", "a"})
+          .Strings("tokenizer.ggml.merges", {})
+          .U32("tokenizer.ggml.bos_token_id", 0);
+    };
+    const auto spec = Read(builder());
+    ASSERT_TRUE(spec.ok()) << pre << ": " << spec.status();
+    EXPECT_EQ(spec->add_bos, adds) << pre;
+    for (const bool said : {false, true}) {
+      const auto told = Read(builder().Bool("tokenizer.ggml.add_bos_token", said));
+      ASSERT_TRUE(told.ok()) << pre << ": " << told.status();
+      EXPECT_EQ(told->add_bos, said) << pre;
+    }
+  }
 }
 
 TEST(GgufTokenizer, EosMayBeAList) {
