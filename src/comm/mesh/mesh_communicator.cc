@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -44,6 +45,8 @@ std::string_view Name(MessageKind kind) {
       return "an all-gather";
     case MessageKind::kPoint:
       return "a message";
+    case MessageKind::kFarewell:
+      return "a farewell";
   }
   return "something unknown";
 }
@@ -139,7 +142,7 @@ class MeshCommunicator final : public Communicator {
       for (Peer* peer : others_) {
         moved |= peer->AdvanceOut();
         if (!peer->in[0].AdvanceHeader(*peer->link)) continue;
-        if (!Matches(*peer, peer->in[0].read() + peer->in[0].left())) return Turn::kMismatch;
+        if (!Matches(*peer, 0, peer->in[0].size())) return Turn::kMismatch;
         moved |= peer->in[0].ReadTo(*peer->link, targets_[peer->rank]);
       }
       return moved ? Turn::kMoved : Turn::kStuck;
@@ -168,13 +171,14 @@ class MeshCommunicator final : public Communicator {
     return Drive(involved, [&] {
       InStream& in = peer->in[0];
       if (!in.AdvanceHeader(*peer->link)) return Turn::kStuck;
-      if (!Matches(*peer, bytes)) return Turn::kMismatch;
+      if (!Matches(*peer, 0, bytes)) return Turn::kMismatch;
       return in.ReadTo(*peer->link, data.data()) ? Turn::kMoved : Turn::kStuck;
     });
   }
 
   void Abort() override {
-    aborted_.store(true, std::memory_order_seq_cst);
+    if (aborted_.exchange(true, std::memory_order_seq_cst)) return;
+    LeaveAll(Farewell::Aborted());
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(doorbell_.get(), &one, sizeof one);
   }
@@ -186,6 +190,10 @@ class MeshCommunicator final : public Communicator {
   }
 
  private:
+  struct Failure {
+    Status status;
+    Farewell farewell;
+  };
   struct Expected {
     MessageKind kind{};
     size_t bytes = 0;
@@ -203,10 +211,13 @@ class MeshCommunicator final : public Communicator {
     if (!status.ok()) error_ = status;
     return status;
   }
-  // A call that does not fit the others' ends the epoch: they would wait for it in vain.
-  Status Fail(Status status) {
-    for (auto& [rank, peer] : peers_) peer.link->Shutdown();
+  // What one rank cannot go on from ends the epoch for all: they would wait for it in vain.
+  Status Fail(Status status, Farewell farewell = Farewell::Aborted()) {
+    LeaveAll(farewell);
     return Keep(std::move(status));
+  }
+  void LeaveAll(Farewell farewell) {
+    for (auto& [rank, peer] : peers_) peer.link->Leave(farewell);
   }
 
   Peer* FindPeer(int rank) {
@@ -247,7 +258,7 @@ class MeshCommunicator final : public Communicator {
         can_sum = std::min(can_sum, peer->out[0].written() - summed);
         if (!peer->in[0].AdvanceHeader(*peer->link)) {
           complete = false;
-        } else if (!Matches(*peer, bytes)) {
+        } else if (!Matches(*peer, 0, bytes)) {
           return Turn::kMismatch;
         }
       }
@@ -264,6 +275,7 @@ class MeshCommunicator final : public Communicator {
   // arrive while the slice is still being sent: they are of bytes that m has read already.
   Status ReduceSlices(absl::Span<float> data) {
     const auto begin_of = [&](int member) { return data.size() * member / size_; };
+    const size_t vector_bytes = data.size() * sizeof(float);
     float* const own = data.data() + begin_of(member_);
     const size_t own_count = begin_of(member_ + 1) - begin_of(member_);
     const size_t own_bytes = own_count * sizeof(float);
@@ -271,12 +283,10 @@ class MeshCommunicator final : public Communicator {
     for (Peer* peer : others_) {
       if (member == member_) ++member;
       const size_t begin = begin_of(member), count = begin_of(member + 1) - begin;
-      StartOut(*peer, 0, MessageKind::kAllReduce, data.size() * sizeof(float), data.data() + begin,
-               count, count);
-      peer->out[1].Start(nullptr, own, own_bytes);
-      peer->ready[1] = 0;
+      StartOut(*peer, 0, MessageKind::kAllReduce, vector_bytes, data.data() + begin, count, count);
+      StartOut(*peer, 1, MessageKind::kAllReduce, vector_bytes, own, own_count, 0);
       peer->in[0].Start(true, own_bytes);
-      peer->in[1].Start(false, count * sizeof(float));
+      peer->in[1].Start(true, count * sizeof(float));
       targets_[peer->rank] = data.data() + begin;
       ++member;
     }
@@ -287,7 +297,7 @@ class MeshCommunicator final : public Communicator {
         moved |= peer->AdvanceOut();
         if (!peer->in[0].AdvanceHeader(*peer->link)) {
           complete = false;
-        } else if (!Matches(*peer, data.size() * sizeof(float))) {
+        } else if (!Matches(*peer, 0, vector_bytes)) {
           return Turn::kMismatch;
         }
       }
@@ -298,7 +308,9 @@ class MeshCommunicator final : public Communicator {
       }
       for (Peer* peer : others_) {
         peer->ready[1] = summed;
-        if (peer->in[0].done()) moved |= peer->in[1].ReadTo(*peer->link, targets_[peer->rank]);
+        if (!peer->in[0].done() || !peer->in[1].AdvanceHeader(*peer->link)) continue;
+        if (!Matches(*peer, 1, vector_bytes)) return Turn::kMismatch;
+        moved |= peer->in[1].ReadTo(*peer->link, targets_[peer->rank]);
       }
       return moved ? Turn::kMoved : Turn::kStuck;
     });
@@ -323,18 +335,24 @@ class MeshCommunicator final : public Communicator {
     return bytes;
   }
 
-  // The message of `peer` whose header has come is the one that this call is about.
-  bool Matches(Peer& peer, size_t bytes) {
-    const MessageHeader header = peer.in[0].header();
-    if (header.kind == expected_.kind && header.bytes == bytes &&
-        header.sequence == peer.received_count) {
+  // Whether the message of `peer` whose header has come is the one that this call is about;
+  // otherwise the call is to fail with mismatch_.
+  bool Matches(const Peer& peer, int stream, size_t bytes) {
+    const MessageHeader header = peer.in[stream].header();
+    const uint32_t sequence = peer.received_count + stream;
+    if (header.kind == expected_.kind && header.bytes == bytes && header.sequence == sequence) {
       return true;
     }
-    mismatch_ = absl::InternalError(
-        StrCat("rank ", rank_, " expects ", Name(expected_.kind), " of ", bytes / sizeof(float),
-               " floats from rank ", peer.rank, ", which sent ", Name(header.kind), " of ",
-               header.bytes / sizeof(float), " floats (messages ", peer.received_count, " and ",
-               header.sequence, " of the link)"));
+    if (header.kind == MessageKind::kFarewell) {
+      mismatch_ = {LeftStatus(peer.rank, Farewell{header.sequence}), Farewell{header.sequence}};
+      return false;
+    }
+    mismatch_ = {absl::InternalError(StrCat("rank ", rank_, " expects ", Name(expected_.kind),
+                                            " of ", bytes / sizeof(float), " floats from rank ",
+                                            peer.rank, ", which sent ", Name(header.kind), " of ",
+                                            header.bytes / sizeof(float), " floats (messages ",
+                                            sequence, " and ", header.sequence, " of the link)")),
+                 Farewell::Aborted()};
     return false;
   }
 
@@ -349,7 +367,7 @@ class MeshCommunicator final : public Communicator {
     while (true) {
       if (aborted_.load(std::memory_order_relaxed)) return Keep(Aborted());
       const Turn turn = step();
-      if (turn == Turn::kMismatch) return Fail(mismatch_);
+      if (turn == Turn::kMismatch) return Fail(mismatch_.status, mismatch_.farewell);
       if (turn == Turn::kMoved) {
         if (armed) Disarm(peers, armed);
         if (stuck > 0) waited_s += SecondsSince(stuck_since);
@@ -362,7 +380,7 @@ class MeshCommunicator final : public Communicator {
       if (stuck++ == 0) stuck_since = std::chrono::steady_clock::now();
       for (Peer* peer : peers) {
         if (peer->link->gone() && (peer->wants_input() || peer->wants_room())) {
-          return Keep(Lost(*peer));
+          return Lost(*peer);
         }
       }
       if (armed) {
@@ -406,15 +424,27 @@ class MeshCommunicator final : public Communicator {
     for (size_t i = 0; i < peers.size(); ++i) peers[i]->link->OnPoll(polls_[i + 1].revents);
   }
 
-  Status Lost(const Peer& peer) const {
+  // A rank that leaves because of another passes the blame on.
+  Status Lost(const Peer& peer) {
+    const std::optional<Farewell> farewell = peer.link->farewell();
+    if (!farewell) {
+      return Fail(absl::UnavailableError(
+                      StrCat("rank ", rank_, " has lost rank ", peer.rank, ": ", peer.link->end())),
+                  Farewell::Lost(peer.rank));
+    }
+    return Fail(LeftStatus(peer.rank, *farewell), *farewell);
+  }
+  Status LeftStatus(int peer, Farewell farewell) const {
+    const int lost = farewell.lost_rank();
+    if (lost < 0) return absl::AbortedError(StrCat("rank ", peer, " has aborted the epoch"));
     return absl::UnavailableError(
-        StrCat("rank ", rank_, " has lost rank ", peer.rank, ": ", peer.link->end()));
+        StrCat("rank ", rank_, " has lost rank ", lost, ": so says rank ", peer));
   }
 
   void Account(absl::Span<Peer* const> peers, double call_s, double waited_s) {
     int64_t sent = 0, received = 0;
     for (Peer* peer : peers) {
-      peer->received_count += peer->in[0].expects_header();
+      peer->received_count += peer->in[0].expects_header() + peer->in[1].expects_header();
       sent += peer->out[0].written() + peer->out[1].written();
       received += peer->in[0].read() + peer->in[1].read();
       peer->out[1].Start(nullptr, nullptr, 0);
@@ -443,7 +473,7 @@ class MeshCommunicator final : public Communicator {
 
   // Of the current call.
   Expected expected_;
-  Status mismatch_;
+  Failure mismatch_;
   std::map<int, float*> targets_;  // by rank: where its part goes
   std::vector<const float*> parts_;
   std::vector<pollfd> polls_;

@@ -22,7 +22,7 @@ class ShmLink final : public Link {
         reader_(segment_->control().rings[1 - side], segment_->ring(1 - side),
                 segment_->ring_bytes()) {}
 
-  size_t Write(absl::Span<const uint8_t> first, absl::Span<const uint8_t> second) override {
+  size_t Write(absl::Span<const uint8_t> first, absl::Span<const uint8_t> second, bool) override {
     const size_t done = writer_.Write(first, second);
     if (done > 0) WakePeer();
     return done;
@@ -57,14 +57,17 @@ class ShmLink final : public Link {
 
   void OnPoll(short events) override {
     if (events == 0) return;
-    char byte;
-    const ssize_t size = recv(socket_.get(), &byte, 1, MSG_DONTWAIT);
+    Farewell farewell;
+    const ssize_t size = recv(socket_.get(), &farewell.code, sizeof farewell.code, MSG_DONTWAIT);
+    if (size > 0) End(farewell);
     if (size == 0) End("it has ended or closed its connection");
     if (size < 0 && errno != EAGAIN && errno != EINTR) End(strerror(errno));
-    if (size > 0) End("it does not keep to the protocol");
   }
 
-  void Shutdown() override { shutdown(socket_.get(), SHUT_RDWR); }
+  void Leave(Farewell why) override {
+    send(socket_.get(), &why.code, sizeof why.code, MSG_DONTWAIT | MSG_NOSIGNAL);
+    shutdown(socket_.get(), SHUT_RDWR);
+  }
 
  private:
   void WakePeer() {

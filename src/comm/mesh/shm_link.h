@@ -1,5 +1,5 @@
 // A link within one machine: rings in shared memory; a doorbell (eventfd) of each side for a side
-// that sleeps; a UNIX socket on which nothing is sent, but whose end shows the end of the peer.
+// that sleeps; a UNIX socket whose end shows the end of the peer, and which carries its farewell.
 #pragma once
 
 #include <memory>

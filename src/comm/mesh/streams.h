@@ -9,16 +9,6 @@
 
 namespace staffel {
 
-enum class MessageKind : uint32_t { kAllReduce = 0x53544601, kAllGather, kPoint };
-
-// In front of each message. Native byte order: machines of a cluster are little endian.
-struct MessageHeader {
-  MessageKind kind{};
-  uint32_t sequence = 0;  // of messages on the link in this direction
-  uint64_t bytes = 0;  // of the vector that the call is about, of which the link may carry a part
-};
-static_assert(sizeof(MessageHeader) == kHeaderBytes);
-
 class OutStream {
  public:
   // The header goes first if there is one. `data` must stay as it is until it is written.
@@ -29,12 +19,13 @@ class OutStream {
     size_ = size;
     written_ = 0;
   }
-  // Writes up to `limit` more bytes, of data before `ready`; returns whether any went.
+  // Writes up to `limit` more bytes, of data before `ready`; returns whether any went. The header
+  // waits for the first of them.
   bool Advance(Link& link, size_t ready, size_t limit) {
     const size_t size = std::min(limit, std::min(ready, size_) - written_);
-    if (header_left_ + size == 0) return false;
+    if (size == 0 && (header_left_ == 0 || size_ > 0)) return false;
     size_t went = link.Write({header_ + (kHeaderBytes - header_left_), header_left_},
-                             {data_ + written_, size});
+                             {data_ + written_, size}, written_ + size == size_);
     if (went == 0) return false;
     const size_t of_header = std::min(went, header_left_);
     header_left_ -= of_header;
@@ -44,7 +35,9 @@ class OutStream {
   size_t written() const { return written_; }
   bool done() const { return header_left_ == 0 && written_ == size_; }
   // Everything that is ready has been written: the next step is not the link's.
-  bool idle(size_t ready) const { return header_left_ == 0 && written_ >= std::min(ready, size_); }
+  bool idle(size_t ready) const {
+    return done() || (size_ > 0 && written_ >= std::min(ready, size_));
+  }
 
  private:
   uint8_t header_[kHeaderBytes];
@@ -89,6 +82,7 @@ class InStream {
     read_ += size;
     return size > 0;
   }
+  size_t size() const { return size_; }
   size_t read() const { return read_; }
   size_t left() const { return size_ - read_; }
   bool done() const { return has_header() && left() == 0; }

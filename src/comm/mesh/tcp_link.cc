@@ -4,9 +4,11 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace staffel {
@@ -14,20 +16,29 @@ namespace {
 
 // From this size on bytes go from the kernel to where they are wanted, without the buffer between.
 constexpr size_t kDirectBytes = 16 << 10;
+// The size that a farewell claims: floats at the end of a stream do not look like this by chance.
+constexpr uint64_t kFarewellBytes = 0x2e96d483b70bc95a;
 
 class TcpLink final : public Link {
  public:
   explicit TcpLink(Fd socket)
       : socket_(std::move(socket)), buffer_(new uint8_t[2 * kLinkBufferBytesMin]) {}
 
-  size_t Write(absl::Span<const uint8_t> first, absl::Span<const uint8_t> second) override {
+  size_t Write(absl::Span<const uint8_t> first, absl::Span<const uint8_t> second,
+               bool completes) override {
     iovec parts[2] = {{const_cast<uint8_t*>(first.data()), first.size()},
                       {const_cast<uint8_t*>(second.data()), second.size()}};
     msghdr message{};
     message.msg_iov = first.empty() ? parts + 1 : parts;
     message.msg_iovlen = first.empty() ? 1 : 2;
+    std::lock_guard lock(mutex_);
+    if (left_) return 0;
     const ssize_t sent = sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent >= 0) return static_cast<size_t>(sent);
+    if (sent >= 0) {
+      const size_t went = static_cast<size_t>(sent);
+      if (went > 0) within_message_ = !completes || went < first.size() + second.size();
+      return went;
+    }
     Fail();
     return 0;
   }
@@ -62,7 +73,17 @@ class TcpLink final : public Link {
   }
   void OnPoll(short) override {}  // the next Peek or Write finds out
 
-  void Shutdown() override { shutdown(socket_.get(), SHUT_RDWR); }
+  // A message like others, and therefore only between two of them: the end of the connection in the
+  // middle of one must not look like the rest of its data.
+  void Leave(Farewell why) override {
+    const MessageHeader header{MessageKind::kFarewell, why.code, kFarewellBytes};
+    std::lock_guard lock(mutex_);
+    if (std::exchange(left_, true)) return;
+    if (!within_message_) {
+      send(socket_.get(), &header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    shutdown(socket_.get(), SHUT_RDWR);
+  }
 
  private:
   // At most kLinkBufferBytesMin bytes are unread; twice as much is there, so that they are rarely
@@ -84,22 +105,52 @@ class TcpLink final : public Link {
   size_t Receive(uint8_t* out, size_t bytes) {
     if (gone()) return 0;
     const ssize_t size = recv(socket_.get(), out, bytes, MSG_DONTWAIT);
-    if (size > 0) return static_cast<size_t>(size);
+    if (size > 0) {
+      KeepTail(out, static_cast<size_t>(size));
+      return static_cast<size_t>(size);
+    }
     if (size == 0) {
-      End("it has ended or closed its connection");
+      OnEnd("it has ended or closed its connection");
     } else {
       Fail();
     }
     return 0;
   }
 
+  void KeepTail(const uint8_t* bytes, size_t size) {
+    const size_t kept = std::min(size, tail_.size());
+    std::memmove(tail_.data(), tail_.data() + kept, tail_.size() - kept);
+    std::memcpy(tail_.data() + tail_.size() - kept, bytes + size - kept, kept);
+  }
+
   void Fail() {
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) End(strerror(errno));
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
+    const char* const why = strerror(errno);
+    // A peer that has left refuses what is still sent to it; its farewell may have come before.
+    uint8_t rest[4096];
+    ssize_t size;
+    while ((size = recv(socket_.get(), rest, sizeof rest, MSG_DONTWAIT)) > 0) {
+      KeepTail(rest, static_cast<size_t>(size));
+    }
+    OnEnd(why);
+  }
+
+  void OnEnd(const char* why) {
+    MessageHeader header;
+    std::memcpy(&header, tail_.data(), sizeof header);
+    if (header.kind == MessageKind::kFarewell && header.bytes == kFarewellBytes) {
+      End(Farewell{header.sequence});
+    } else {
+      End(why);
+    }
   }
 
   const Fd socket_;
   const std::unique_ptr<uint8_t[]> buffer_;
-  size_t begin_ = 0, end_ = 0;  // unread part of the buffer
+  size_t begin_ = 0, end_ = 0;                  // unread part of the buffer
+  std::array<uint8_t, kHeaderBytes> tail_{};    // the last bytes that have come
+  std::mutex mutex_;                            // nothing is written after the farewell
+  bool left_ = false, within_message_ = false;  // guarded by mutex_
 };
 
 }  // namespace
