@@ -114,6 +114,11 @@ struct EngineStats {
   uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   uint64_t steps = 0;
   double last_step_age_s = 0;  // since the last step ended while work is waiting; 0 when idle
+  int epoch = 0;               // of the workers; rises with each change of them
+  int steps_in_flight = 0;
+  uint64_t losses = 0;   // of workers, each of which ended an epoch
+  uint64_t resumes = 0;  // epochs begun after a loss or a planned change
+  double paused_s = 0;   // total without workers, the present pause included
   double compute_s = 0, wait_s = 0,
          plan_s = 0;  // totals over steps: in the worker, idle between steps, in the scheduler
 };

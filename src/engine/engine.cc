@@ -25,18 +25,38 @@ Status CheckTokens(const char* what, const std::vector<TokenId>& tokens, int voc
   return absl::OkStatus();
 }
 
+// What the scheduler is told of a layout. With several stages a sequence waits for each of its
+// tokens: the first stage must be told it.
+sched::EpochSettings SettingsOf(const EpochLayout& layout, int depth) {
+  const bool pipeline = layout.stages > 1;
+  return {.epoch = layout.epoch,
+          .block_count = layout.block_count,
+          .micro_batches = pipeline ? layout.stages : 1,
+          .promised_tokens_max = pipeline ? 1 : depth,
+          .relay_tokens = layout.ranks > 1 || pipeline};
+}
+
+int DepthOf(int stages, int depth) { return stages > 1 ? stages : depth; }
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(EngineOptions options, Transport* transport,
                                                const Clock* clock) {
-  options.scheduler.promised_tokens_max = options.depth;
+  const sched::EpochSettings settings = SettingsOf({.block_count = options.scheduler.block_count,
+                                                    .stages = options.stages,
+                                                    .ranks = options.ranks},
+                                                   options.depth);
+  options.scheduler.micro_batches = settings.micro_batches;
+  options.scheduler.promised_tokens_max = settings.promised_tokens_max;
+  options.scheduler.relay_tokens = settings.relay_tokens;
   STAFFEL_RETURN_IF_ERROR(options.scheduler.Validate());
-  if (options.depth < 1 || options.max_queue < 1 || options.submits_per_turn_max < 1 ||
-      options.vocab_size < 1) {
-    return absl::InvalidArgumentError(StrCat("depth (", options.depth, "), max_queue (",
-                                             options.max_queue, "), submits_per_turn_max (",
-                                             options.submits_per_turn_max, ") and vocab_size (",
-                                             options.vocab_size, ") must be at least 1"));
+  if (options.depth < 1 || options.stages < 1 || options.ranks < 1 || options.max_queue < 1 ||
+      options.submits_per_turn_max < 1 || options.vocab_size < 1) {
+    return absl::InvalidArgumentError(
+        StrCat("depth (", options.depth, "), stages (", options.stages, "), ranks (", options.ranks,
+               "), max_queue (", options.max_queue, "), submits_per_turn_max (",
+               options.submits_per_turn_max, ") and vocab_size (", options.vocab_size,
+               ") must be at least 1"));
   }
   return std::unique_ptr<Engine>(new Engine(std::move(options), transport, clock));
 }
@@ -46,6 +66,7 @@ Engine::Engine(EngineOptions options, Transport* transport, const Clock* clock)
       transport_(transport),
       clock_(clock),
       scheduler_(options_.scheduler),
+      depth_(DepthOf(options_.stages, options_.depth)),
       block_count_(options_.scheduler.block_count) {
   transport_->SetOutcomeHandler([mailbox = mailbox_](StepOutcome outcome) {
     {
@@ -150,7 +171,7 @@ void Engine::Handle(SubmitCommand& command) {
   const RequestId id = command.request.id;
   const int n = command.request.n;
   sinks_.emplace(id, SinkEntry{std::move(command.sink), n});
-  Status status = ended_all_ ? SaidHealth() : absl::OkStatus();
+  Status status = Refusal();
   if (!scheduler_.HasWork()) busy_since_ = clock_->Now();
   if (status.ok()) status = scheduler_.Submit(std::move(command.request));
   if (status.ok()) return;
@@ -166,30 +187,55 @@ void Engine::Handle(CancelCommand& command) {
   scheduler_.Cancel(command.request, command.index, events_);
 }
 
+void Engine::Handle(FailCommand& command) {
+  scheduler_.Fail(command.reason, events_);
+  if (paused_ && !ended_all_) SetRefusal(command.reason);
+}
+
 void Engine::Handle(LossCommand& command) {
-  if (!paused_) HandleLoss(command.reason);
+  if (paused_) return;
+  if (command.planned) {
+    BeginPause(command.reason);
+  } else {
+    HandleLoss(command.reason);
+  }
 }
 
 void Engine::Handle(ResumeCommand& command) {
-  if (ended_all_ || command.epoch <= scheduler_.epoch()) return;
-  scheduler_.BeginEpoch(command.epoch, command.block_count, events_);
-  block_count_ = command.block_count;
-  paused_ = false;
-  busy_since_ = clock_->Now();
+  const EpochLayout& layout = command.layout;
+  if (ended_all_ || layout.epoch <= scheduler_.epoch()) return;
+  scheduler_.BeginEpoch(SettingsOf(layout, options_.depth), events_);
+  depth_ = DepthOf(layout.stages, options_.depth);
+  block_count_ = layout.block_count;
+  ++totals_.resumes;
+  const Time now = clock_->Now();
+  if (std::exchange(paused_, false)) {
+    totals_.paused_s += Seconds(std::chrono::nanoseconds(Nanoseconds(now) - paused_since_ns_));
+    paused_since_ns_ = 0;
+  }
+  busy_since_ = now;
+  SetRefusal(absl::OkStatus());
   SetHealth(absl::OkStatus());
 }
 
 void Engine::HandleLoss(const Status& reason) {
+  ++totals_.losses;
+  BeginPause(reason);
+  if (options_.on_loss) options_.on_loss(reason);
+}
+
+void Engine::BeginPause(const Status& reason) {
   paused_ = true;
+  paused_since_ns_ = Nanoseconds(clock_->Now());
   SetHealth(absl::UnavailableError(
       StrCat("the model is not being served: ", std::string(reason.message()))));
   if (!options_.heal) EndAll(reason);
-  if (options_.on_loss) options_.on_loss(reason);
 }
 
 void Engine::EndAll(const Status& reason) {
   ended_all_ = true;
   paused_ = true;
+  SetRefusal(SaidHealth());
   scheduler_.Fail(reason, events_);
 }
 
@@ -205,7 +251,7 @@ void Engine::EnforceDeadline(Time now) {
 
 bool Engine::SendPlans() {
   bool sent = false;
-  while (!paused_ && scheduler_.steps_in_flight() < options_.depth) {
+  while (!paused_ && scheduler_.steps_in_flight() < depth_) {
     std::optional<StepPlan> plan = scheduler_.Plan(events_);
     CheckAfterEvent();
     if (!plan.has_value()) break;
@@ -238,6 +284,11 @@ void Engine::PublishState() {
     stats_.compute_s = totals_.compute_s;
     stats_.wait_s = totals_.wait_s;
     stats_.plan_s = totals_.plan_s;
+    stats_.epoch = scheduler_.epoch();
+    stats_.steps_in_flight = scheduler_.steps_in_flight();
+    stats_.losses = totals_.losses;
+    stats_.resumes = totals_.resumes;
+    stats_.paused_s = totals_.paused_s;
   }
   if (!scheduler_.HasWork() && scheduler_.steps_in_flight() == 0) scheduler_.CheckInvariants();
   Mailbox& box = *mailbox_;
@@ -264,6 +315,11 @@ void Engine::SetHealth(Status status) {
   health_ = std::move(status);
 }
 
+void Engine::SetRefusal(Status status) {
+  std::lock_guard lock(state_mutex_);
+  refusal_ = std::move(status);
+}
+
 Status Engine::Submit(GenerateRequest request, std::shared_ptr<EventSink> sink) {
   sched::Config config = options_.scheduler;
   config.block_count = block_count_;
@@ -281,7 +337,7 @@ Status Engine::Submit(GenerateRequest request, std::shared_ptr<EventSink> sink) 
     return absl::InvalidArgumentError(
         StrCat("n is ", request.n, "; at most ", sequences_max, " sequences can be queued"));
   }
-  if (Status status = SaidHealth(); !status.ok() && !options_.heal) return status;
+  STAFFEL_RETURN_IF_ERROR(Refusal());
 
   Mailbox& box = *mailbox_;
   std::lock_guard lock(box.mutex);
@@ -325,6 +381,10 @@ EngineStats Engine::stats() const {
     stats = stats_;
   }
   stats.last_step_age_s = Seconds(StepAge());
+  if (const int64_t since_ns = paused_since_ns_; since_ns != 0) {
+    const int64_t paused_ns = Nanoseconds(clock_->Now()) - since_ns;
+    stats.paused_s += Seconds(std::chrono::nanoseconds(std::max<int64_t>(0, paused_ns)));
+  }
   std::lock_guard lock(mailbox_->mutex);
   stats.waiting = mailbox_->waiting + mailbox_->queued;
   return stats;
@@ -340,6 +400,11 @@ Duration Engine::StepAge() const {
 Status Engine::SaidHealth() const {
   std::lock_guard lock(state_mutex_);
   return health_;
+}
+
+Status Engine::Refusal() const {
+  std::lock_guard lock(state_mutex_);
+  return refusal_;
 }
 
 Status Engine::health() const {
@@ -383,9 +448,17 @@ void Engine::Stop() {
   }
 }
 
-void Engine::ReportLoss(Status reason) { Post(LossCommand{std::move(reason)}); }
+void Engine::ReportLoss(Status reason) { Post(LossCommand{std::move(reason), false}); }
 
-void Engine::Resume(int epoch, int block_count) { Post(ResumeCommand{epoch, block_count}); }
+void Engine::Pause(Status reason) { Post(LossCommand{std::move(reason), true}); }
+
+void Engine::Resume(const EpochLayout& layout) { Post(ResumeCommand{layout}); }
+
+void Engine::FailRequests(Status reason) {
+  std::lock_guard lock(mailbox_->mutex);
+  mailbox_->commands.push_back(FailCommand{std::move(reason)});
+  mailbox_->wake.notify_one();
+}
 
 void Engine::Post(Control control) {
   std::lock_guard lock(mailbox_->mutex);

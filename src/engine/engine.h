@@ -22,14 +22,25 @@
 
 namespace staffel {
 
+// What changes with the workers.
+struct EpochLayout {
+  int epoch = 0;
+  int block_count = 0;  // KV blocks: the least of all ranks
+  int stages = 1;       // of the pipeline
+  int ranks = 1;        // of all stages; with more than one, plans tell them what was drawn
+};
+
 struct EngineOptions {
-  sched::Config scheduler;
+  sched::Config scheduler;    // its parts that follow from stages, ranks and depth are overwritten
+  int stages = 1, ranks = 1;  // of epoch 1, as in EpochLayout
   int vocab_size = 0;
   // Waiting sequences, those included that the next step will take. A request is always let into
   // an empty queue, however many sequences it has.
   int max_queue = 256;
-  // Steps in flight: 1 waits for each outcome; the number of pipeline stages keeps all busy; one
-  // more hides the master's own work.
+  // Steps in flight with one stage: 1 waits for each outcome; one more hides the master's own work.
+  // With several stages it is their number. Another one would keep stages busy during the master's
+  // own work as well, but at fewer sequences a step, and would pay only where reading a stage's
+  // weights takes less time than that work.
   int depth = 1;
   // Requests taken between two steps: bounds the pause that a flood of them makes.
   int submits_per_turn_max = 64;
@@ -38,7 +49,7 @@ struct EngineOptions {
   // A lost worker: false ends every request with kError and the engine stays failed; true keeps
   // them, with their tokens, until Resume.
   bool heal = false;
-  std::function<void(const Status&)> on_loss;  // engine thread; once for each loss
+  std::function<void(const Status&)> on_loss;  // engine thread; once for each loss, not for Pause
   // Engine thread; after sinks have got their events and the next plan is on its way. Threads that
   // carry the events on are best woken here: before, they would hold up the plan.
   std::function<void()> on_delivered;
@@ -75,9 +86,15 @@ class Engine final : public EngineClient {
 
   // A worker is lost, noticed by other means than a step's outcome (heartbeat).
   void ReportLoss(Status reason);
-  // After a loss with options.heal: the workers of `epoch` (greater than the last) are ready, with
-  // empty KV pools of `block_count` blocks. Every request goes on from its tokens.
-  void Resume(int epoch, int block_count);
+  // With options.heal: sends no more steps until Resume, as after a loss, because the workers are
+  // about to change. health() says the reason.
+  void Pause(Status reason);
+  // With options.heal, after a loss or Pause: the workers of layout.epoch (greater than the last;
+  // else nothing happens) are ready, with empty KV pools. Every request goes on from its tokens.
+  void Resume(const EpochLayout& layout);
+  // Ends every request that was submitted before with kError and this reason. The engine lives on:
+  // if it has no workers now it refuses requests, with the same reason, until Resume.
+  void FailRequests(Status reason);
 
  private:
   struct SubmitCommand {
@@ -88,13 +105,17 @@ class Engine final : public EngineClient {
     RequestId request;
     int index;
   };
-  struct LossCommand {
+  struct FailCommand {
     Status reason;
   };
-  struct ResumeCommand {
-    int epoch, block_count;
+  struct LossCommand {
+    Status reason;
+    bool planned;
   };
-  using Command = std::variant<SubmitCommand, CancelCommand>;
+  struct ResumeCommand {
+    EpochLayout layout;
+  };
+  using Command = std::variant<SubmitCommand, CancelCommand, FailCommand>;
   using Control = std::variant<LossCommand, ResumeCommand>;
 
   // Shared with the transport's thread, which may still deliver when the engine is gone.
@@ -125,9 +146,11 @@ class Engine final : public EngineClient {
   void HandleOutcome(StepOutcome outcome);
   void Handle(SubmitCommand& command);
   void Handle(CancelCommand& command);
+  void Handle(FailCommand& command);
   void Handle(LossCommand& command);
   void Handle(ResumeCommand& command);
   void HandleLoss(const Status& reason);
+  void BeginPause(const Status& reason);
   void EndAll(const Status& reason);
   void EnforceDeadline(Time now);
   bool SendPlans();
@@ -135,7 +158,9 @@ class Engine final : public EngineClient {
   void PublishState();
   void CheckAfterEvent() const;
   void SetHealth(Status status);
+  void SetRefusal(Status status);
   Status SaidHealth() const;  // what the engine thread has said last
+  Status Refusal() const;     // of new requests
   Duration StepAge() const;
 
   const EngineOptions options_;
@@ -154,6 +179,7 @@ class Engine final : public EngineClient {
   std::vector<StepOutcome> taken_outcomes_;
   std::vector<RequestId> ended_;
   int taken_sequences_ = 0;
+  int depth_;            // steps in flight
   bool paused_ = false;  // between a loss and Resume, or for ever
   bool ended_all_ = false;
   Time busy_since_{};  // end of the last step, or when work came
@@ -165,9 +191,10 @@ class Engine final : public EngineClient {
   // When the last step ended while work waits, or when work came; 0: idle. Nanoseconds of the
   // clock.
   std::atomic<int64_t> progress_ns_{0};
-  mutable std::mutex state_mutex_;  // held for one copy
-  Status health_;                   // guarded by state_mutex_
-  EngineStats stats_;               // guarded by state_mutex_
+  std::atomic<int64_t> paused_since_ns_{0};  // 0: it is not
+  mutable std::mutex state_mutex_;           // held for one copy
+  Status health_, refusal_;                  // guarded by state_mutex_
+  EngineStats stats_;                        // guarded by state_mutex_
 };
 
 }  // namespace staffel

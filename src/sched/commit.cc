@@ -112,6 +112,7 @@ void Scheduler::AddChunk(const Draft& draft, StepPlan& plan, LedgerEntry& entry)
   sequence->planned = end;
   sequence->promised += samples;
   ++sequence->steps_in_flight;
+  sequence->last_step = entry.step;
   if (IsMutant(Mutant::kPublishEarly)) {
     sequence->computed = end;
     Publish(sequence);

@@ -20,7 +20,9 @@ Status Config::Validate() const {
                 {"prompt_logprob_rows_max", prompt_logprob_rows_max, 1},
                 {"oldest_share_percent", oldest_share_percent, 1},
                 {"overtakes_max", overtakes_max, 0},
-                {"promised_tokens_max", promised_tokens_max, 1}};
+                {"promised_tokens_max", promised_tokens_max, 1},
+                {"micro_batches", micro_batches, 1},
+                {"micro_batch_tokens_min", micro_batch_tokens_min, prefill_beside_decodes_min}};
   for (const auto& [name, value, least] : bounds) {
     if (value < least) {
       return absl::InvalidArgumentError(

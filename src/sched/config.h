@@ -8,6 +8,16 @@
 
 namespace staffel::sched {
 
+// What changes with the workers of an epoch.
+struct EpochSettings {
+  int epoch = 0;
+  int block_count = 0;
+  // As in Config.
+  int micro_batches = 1;
+  int promised_tokens_max = 1;
+  bool relay_tokens = false;
+};
+
 struct Config {
   int block_count = 0;     // KV blocks of the workers: the least of all ranks
   int block_size = 16;     // tokens of a block
@@ -44,6 +54,13 @@ struct Config {
   // Tokens of one sequence that are being drawn, not yet known here: 1 waits for each, more plans
   // ahead of them.
   int promised_tokens_max = 1;
+
+  // Steps that are to be in flight at a time, so that each stage of a pipeline has one: of n
+  // sequences that decode a step takes n / micro_batches at most, and prefill is cut likewise, but
+  // not below micro_batch_tokens_min (beside decodes prefill_beside_decodes_min), where a step
+  // costs as much as reading the weights. 1: a step takes all that is ready.
+  int micro_batches = 1;
+  int micro_batch_tokens_min = 64;
 
   // Plans tell the workers what was drawn: needed where some ranks do not sample (several stages),
   // and a check of the ranks' agreement where all do.

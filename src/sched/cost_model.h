@@ -19,7 +19,10 @@ class CostModel {
 
   int PrefillBesideDecodes() const { return allowed_; }
 
-  // What a step with that many decode chunks and prefill tokens took.
+  // What a step with that many decode chunks and prefill tokens took. Of a pipeline: in the last
+  // stage. Only the ratio of steps with and without prefill counts, and that is the same in all
+  // stages, which share one batch; a stream waits for as many steps as there are stages, with
+  // prefill and without.
   void Observe(int decodes, int prefill_tokens, double compute_s) {
     if (stretch_percent_ == 0 || !(compute_s > 0) || compute_s > 3600) return;
     const auto step_ns = static_cast<int64_t>(compute_s * 1e9);

@@ -15,6 +15,8 @@ constexpr int kDeferredMax = 16;
 // They come by work left, so when some find no room, hardly a later one will.
 constexpr int kNoRoomMax = 4;
 
+constexpr int CeilDiv(int64_t a, int b) { return static_cast<int>((a + b - 1) / b); }
+
 }  // namespace
 
 std::optional<StepPlan> Scheduler::Plan(std::vector<SeqEvent>& events) {
@@ -69,6 +71,7 @@ Sequence* Scheduler::VictimAfter(const Sequence* sequence) const {
 void Scheduler::BeginDraft() {
   draft_.clear();
   found_.clear();
+  decodes_.clear();
   prefills_.clear();
   streams_ = 0;
   room_ = admission_room_ = blocks_.free_count();
@@ -78,22 +81,53 @@ void Scheduler::BeginDraft() {
 }
 
 void Scheduler::DraftDecodes() {
+  int decoding = 0;  // of which some are in flight
   for (Sequence* sequence : running_) {
     const int known = sequence->known();
-    const int table = static_cast<int>(sequence->blocks.size());
-    const int missing = std::max(0, BlocksFor(known) - table);
-    admission_room_ -= missing;
+    admission_room_ -= BlocksMissing(*sequence);
     streams_ += known > sequence->prompt_count && known - sequence->planned <= 1;
+    decoding += sequence->promised > 0 || sequence->Pending() == 1;
     if (!Ready(*sequence)) continue;
-    if (sequence->Pending() > 1) {
-      prefills_.push_back(sequence);
-    } else if (missing <= room_) {
-      room_ -= missing;
-      --tokens_left_;
-      draft_.push_back({.sequence = sequence, .start = sequence->planned, .count = 1});
-    }
+    (sequence->Pending() > 1 ? prefills_ : decodes_).push_back(sequence);
+  }
+  const auto share = static_cast<size_t>(CeilDiv(decoding, config_.micro_batches));
+  if (decodes_.size() > share) {
+    // Those that have waited longest, so that each is in one of the next micro_batches steps.
+    std::stable_sort(decodes_.begin(), decodes_.end(), [](const Sequence* a, const Sequence* b) {
+      return a->last_step < b->last_step;
+    });
+  }
+  for (Sequence* sequence : decodes_) {
+    if (draft_.size() == share) break;
+    const int missing = BlocksMissing(*sequence);
+    if (missing > room_) continue;
+    room_ -= missing;
+    --tokens_left_;
+    draft_.push_back({.sequence = sequence, .start = sequence->planned, .count = 1});
   }
   decode_count_ = static_cast<int>(draft_.size());
+}
+
+int Scheduler::BlocksMissing(const Sequence& sequence) const {
+  return std::max(0, BlocksFor(sequence.known()) - static_cast<int>(sequence.blocks.size()));
+}
+
+// Prefill is spread over as many steps as are to be in flight: what is to be computed and what is
+// in flight, in equal parts.
+int Scheduler::MicroBatchTokens() const {
+  const int64_t enough = int64_t{config_.tokens_per_step_max} * config_.micro_batches;
+  int64_t work = 0;
+  for (const LedgerEntry& entry : ledger_) work += entry.prefill_tokens;
+  for (const Sequence* sequence : prefills_) work += sequence->Pending();
+  int slots = slots_left_;
+  for (const Sequence* sequence : queue_.by_order()) {
+    if (work >= enough || slots-- == 0) break;
+    work += sequence->Pending();
+  }
+  // Beside decodes the weights are read anyway.
+  const int least =
+      decode_count_ > 0 ? config_.prefill_beside_decodes_min : config_.micro_batch_tokens_min;
+  return std::max(least, CeilDiv(std::min(work, enough), config_.micro_batches));
 }
 
 void Scheduler::DraftPrefills() {
@@ -102,6 +136,7 @@ void Scheduler::DraftPrefills() {
   if (streams_ > 0 && !IsMutant(Mutant::kPrefillUnbounded)) {
     tokens_left_ = std::min(tokens_left_, costs_.PrefillBesideDecodes());
   }
+  if (config_.micro_batches > 1) tokens_left_ = std::min(tokens_left_, MicroBatchTokens());
   CheckBlockedHead();
   const int share = std::max(1, tokens_left_ * config_.oldest_share_percent / 100);
   if (!IsMutant(Mutant::kStarveOldest)) DraftOldest(candidates == 1 ? tokens_left_ : share);

@@ -117,9 +117,9 @@ void Scheduler::EndRequest(Request* request, int index, FinishReason reason, con
   Unpin(request);
 }
 
-void Scheduler::BeginEpoch(int epoch, int block_count, std::vector<SeqEvent>& events) {
-  STAFFEL_CHECK_GT(epoch, epoch_);
-  epoch_ = epoch;
+void Scheduler::BeginEpoch(const EpochSettings& settings, std::vector<SeqEvent>& events) {
+  STAFFEL_CHECK_GT(settings.epoch, epoch_);
+  epoch_ = settings.epoch;
   for (const LedgerEntry& entry : ledger_) {
     for (BlockId block : entry.copy_sources) blocks_.Release(block);
     for (const PlannedChunk& chunk : entry.chunks) --chunk.sequence->steps_in_flight;
@@ -146,8 +146,13 @@ void Scheduler::BeginEpoch(int epoch, int block_count, std::vector<SeqEvent>& ev
     ResetProgress(sequence);
   }
   STAFFEL_CHECK(claims_.empty() && forked_.empty());
-  config_.block_count = stats_.blocks_total = block_count;
-  blocks_.Reset(block_count);
+  config_.block_count = stats_.blocks_total = settings.block_count;
+  config_.micro_batches = settings.micro_batches;
+  config_.promised_tokens_max = settings.promised_tokens_max;
+  config_.relay_tokens = settings.relay_tokens;
+  STAFFEL_CHECK(config_.Validate().ok()) << config_.Validate();
+  costs_ = CostModel(config_);  // other workers, other times
+  blocks_.Reset(settings.block_count);
   digest_.Reset();
   free_slots_.clear();
   slots_to_release_.clear();
@@ -216,6 +221,7 @@ void Scheduler::Requeue(Sequence* sequence, std::vector<SeqEvent>& events) {
 
 void Scheduler::ResetProgress(Sequence* sequence) {
   sequence->promised = sequence->planned = sequence->computed = 0;
+  sequence->relayed = 0;
   if (!sequence->spoke) sequence->cached_tokens = 0;
 }
 

@@ -53,9 +53,10 @@ class Scheduler {
   Status Apply(StepOutcome outcome, std::vector<SeqEvent>& events);
 
   // The workers and their KV are gone: forgets all steps in flight and returns the sequences to the
-  // queue with their tokens. Plans made from now on are of `epoch` (greater than before) and of a
-  // pool of `block_count` blocks; sequences that cannot fit it end.
-  void BeginEpoch(int epoch, int block_count, std::vector<SeqEvent>& events);
+  // queue with their tokens. Plans made from now on are of settings.epoch (greater than before),
+  // for workers as the settings say, which must be such that Config::Validate is OK; sequences that
+  // cannot fit the pool end.
+  void BeginEpoch(const EpochSettings& settings, std::vector<SeqEvent>& events);
 
   // Ends everything with kError. Steps in flight stay in the ledger until their outcome or the next
   // epoch.
@@ -108,6 +109,8 @@ class Scheduler {
   bool Ready(const Sequence& sequence) const;
   void BeginDraft();
   void DraftDecodes();
+  int BlocksMissing(const Sequence& sequence) const;
+  int MicroBatchTokens() const;
   void DraftPrefills();
   void DraftOldest(int tokens_max);
   void DraftByWork();
@@ -202,6 +205,7 @@ class Scheduler {
   // Scratch of one Plan.
   std::vector<Draft> draft_;                // decodes first
   std::vector<BlockManager::Found> found_;  // of all drafts
+  std::vector<Sequence*> decodes_;          // running ones with one token to compute
   std::vector<Sequence*> prefills_;         // running ones with more than one token to compute
   int decode_count_ = 0;                    // leading drafts
   int streams_ = 0;         // sequences that are generating: they feel the length of this step

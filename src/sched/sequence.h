@@ -38,6 +38,7 @@ struct Sequence {
   int planned = 0;
   int computed = 0;
   int steps_in_flight = 0;  // that have a chunk of it
+  uint64_t last_step = 0;   // the last that has a chunk of it
   int relayed = 0;          // leading tokens that plans have told the workers
 
   std::vector<BlockId> blocks;      // table

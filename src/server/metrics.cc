@@ -77,6 +77,16 @@ const EngineSeries kEngineSeries[] = {
      MetricType::Counter, STAFFEL_FIELD(wait_s)},
     {"staffel_engine_plan_seconds_total", "Time that the scheduler took to plan steps.",
      MetricType::Counter, STAFFEL_FIELD(plan_s)},
+    {"staffel_engine_steps_in_flight", "Steps sent whose outcome has not come.", MetricType::Gauge,
+     STAFFEL_FIELD(steps_in_flight)},
+    {"staffel_engine_epoch", "Rises with each change of the workers.", MetricType::Gauge,
+     STAFFEL_FIELD(epoch)},
+    {"staffel_engine_losses_total", "Losses of workers, each of which ended an epoch.",
+     MetricType::Counter, STAFFEL_FIELD(losses)},
+    {"staffel_engine_resumes_total", "Epochs begun after a loss or a change of the workers.",
+     MetricType::Counter, STAFFEL_FIELD(resumes)},
+    {"staffel_engine_paused_seconds_total", "Time without workers.", MetricType::Counter,
+     STAFFEL_FIELD(paused_s)},
 };
 #undef STAFFEL_FIELD
 

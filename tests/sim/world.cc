@@ -227,7 +227,7 @@ void World::LossDue() {
     worker_ =
         std::make_unique<FakeWorker>(epoch_, block_count_, config.block_size, config.max_sequences);
     fairness_->OnEpoch();
-    engine_->Resume(epoch_, block_count_);
+    engine_->Resume({.epoch = epoch_, .block_count = block_count_});
     Trace("resume epoch ", epoch_, " with ", block_count_, " blocks");
   }
   if (down_ || next_loss_ == scenario_.losses.size()) return;

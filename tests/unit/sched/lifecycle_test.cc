@@ -295,7 +295,7 @@ TEST(Epoch, SequencesComeBackWithTheirTokens) {
   ASSERT_TRUE(h.Plan());
   const StepOutcome late = h.Answer(h.in_flight.front());
   h.in_flight.clear();
-  h.scheduler.BeginEpoch(2, 64, h.events);
+  h.scheduler.BeginEpoch({.epoch = 2, .block_count = 64}, h.events);
   h.scheduler.CheckInvariants();
   EXPECT_FALSE(h.scheduler.IsCurrent(late));
   EXPECT_EQ(h.free_blocks(), 64);
@@ -314,7 +314,7 @@ TEST(Epoch, ASmallerPoolEndsWhatItCannotHold) {
   h.Step();
   const RequestId waiting = h.Submit({.prompt = Tokens(40, 30), .max_tokens = 8});
   const RequestId small = h.Submit({.prompt = Tokens(80, 3), .max_tokens = 2});
-  h.scheduler.BeginEpoch(2, 4, h.events);
+  h.scheduler.BeginEpoch({.epoch = 2, .block_count = 4}, h.events);
   EXPECT_EQ(h.FinishOf(running), "length");
   EXPECT_EQ(h.FinishOf(waiting), "error");
   h.RunToEnd();

@@ -136,7 +136,7 @@ TEST(Prefix, LogprobsReceivedBeforeAnEpochEndsAreNotOwedAgain) {
   request.sampling.prompt_logprobs = 0;
   const RequestId id = h.Submit(request);
   h.Step();
-  h.scheduler.BeginEpoch(2, 64, h.events);
+  h.scheduler.BeginEpoch({.epoch = 2, .block_count = 64}, h.events);
   h.Step();
   EXPECT_FALSE(h.last.chunks[0].prompt_logprobs) << "rows 0 to 7 were received";
   h.RunToEnd();
