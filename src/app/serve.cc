@@ -2,11 +2,13 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
 #include "app/commands.h"
 #include "app/front.h"
+#include "app/master.h"
 #include "app/option_sources.h"
 #include "app/replica.h"
 #include "app/serve_options.h"
@@ -14,6 +16,7 @@
 #include "app/stop_signals.h"
 #include "app/version.h"
 #include "base/strings.h"
+#include "device/thread_pool.h"
 
 namespace staffel {
 namespace {
@@ -83,6 +86,26 @@ int Serve(const ServeOptions& options) {
   return lost ? kExitFailure : kExitOk;
 }
 
+// In one process there is nothing to choose: a size of 0 is 1.
+int RankCount(const ServeOptions& options) {
+  return std::max(1, options.tensor_parallel) * std::max(1, options.pipeline_parallel) *
+         options.data_parallel;
+}
+
+// Each rank a process of its own, with its share of the threads.
+int ServeLocalCluster(const ServeOptions& options) {
+  MasterOptions master;
+  master.front = options;
+  master.front.tensor_parallel = std::max(1, options.tensor_parallel);
+  master.front.pipeline_parallel = std::max(1, options.pipeline_parallel);
+  master.models = {master.front};
+  const int threads = options.threads > 0 ? options.threads : UsableCores();
+  LocalWorkerOptions workers;
+  workers.count = RankCount(options);
+  workers.flags = {"--threads", StrCat(std::max(1, threads / workers.count))};
+  return ServeCluster(master, std::move(workers));
+}
+
 }  // namespace
 
 int RunServe(std::vector<std::string> args) {
@@ -101,7 +124,7 @@ int RunServe(std::vector<std::string> args) {
     return Fail(status, kExitUsage);
   }
   InitLogging(options.log_level, options.log_format);
-  return Serve(options);
+  return RankCount(options) > 1 ? ServeLocalCluster(options) : Serve(options);
 }
 
 }  // namespace staffel

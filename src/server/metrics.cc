@@ -161,8 +161,9 @@ struct Metrics::Impl {
   prometheus::Registry registry{prometheus::Registry::InsertBehavior::Merge};
   prometheus::Family<prometheus::Counter>* http_requests = nullptr;
   mutable std::mutex mutex;
-  std::vector<std::unique_ptr<ModelSeries>> models;  // guarded by mutex
-  std::function<int()> connections;                  // guarded by mutex
+  std::vector<std::unique_ptr<ModelSeries>> models;                  // guarded by mutex
+  std::function<int()> connections;                                  // guarded by mutex
+  std::vector<std::function<std::vector<MetricSamples>()>> sources;  // guarded by mutex
 };
 
 Metrics::Metrics(std::string_view version) : impl_(std::make_unique<Impl>()) {
@@ -197,6 +198,11 @@ void Metrics::SetOpenConnections(std::function<int()> count) {
   impl_->connections = std::move(count);
 }
 
+void Metrics::AddSource(std::function<std::vector<MetricSamples>()> source) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->sources.push_back(std::move(source));
+}
+
 std::string Metrics::Render() const {
   std::vector<MetricFamily> families = {
       Single("staffel_build_info", "Version of this server.", 1, {{"version", impl_->version}})};
@@ -215,6 +221,16 @@ std::string Metrics::Render() const {
         family.metric.push_back(Sample(series.type, series.value(s), model->labels()));
       }
       families.push_back(std::move(family));
+    }
+    for (const auto& source : impl_->sources) {
+      for (const MetricSamples& samples : source()) {
+        const MetricType type = samples.counter ? MetricType::Counter : MetricType::Gauge;
+        MetricFamily family{samples.name, samples.help, type, {}};
+        for (const MetricSamples::Sample& sample : samples.samples) {
+          family.metric.push_back(Sample(type, sample.value, sample.labels));
+        }
+        if (!family.metric.empty()) families.push_back(std::move(family));
+      }
     }
   }
   for (MetricFamily& family : impl_->registry.Collect()) {

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "staffel/request.h"
 
@@ -24,6 +27,17 @@ class ModelMetrics {
   // client went away or the server drained) or "error".
   virtual void ObserveFinished(std::string_view finish_reason, double e2e_seconds,
                                int prompt_tokens, int generation_tokens) = 0;
+};
+
+// One family of values that its owner reads at scrape time.
+struct MetricSamples {
+  struct Sample {
+    std::map<std::string, std::string> labels;
+    double value = 0;
+  };
+  std::string name, help;
+  bool counter = false;  // else a gauge
+  std::vector<Sample> samples;
 };
 
 class Metrics {
@@ -44,6 +58,9 @@ class Metrics {
   void CountHttpRequest(std::string_view method, std::string_view route, int status);
   // `count` is called at every scrape.
   void SetOpenConnections(std::function<int()> count);
+
+  // `source` is called at every scrape; it must be quick and stay callable while this object lives.
+  void AddSource(std::function<std::vector<MetricSamples>()> source);
 
   std::string Render() const;
 

@@ -1,0 +1,136 @@
+"""A master and its workers as processes of their own, on this host or in network namespaces."""
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from harness import BINARY, Server, free_port
+
+
+class Process:
+    """A command whose output is kept."""
+
+    def __init__(self, command, env=None):
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=self.log,
+                                        stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def running(self):
+        return self.process.poll() is None
+
+    def output(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def send(self, sig):
+        self.process.send_signal(sig)
+
+    def wait(self, within_s=20):
+        return self.process.wait(within_s)
+
+    def stop(self, within_s=20):
+        if self.running():
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                self.process.wait(within_s)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return self.process.returncode
+
+
+class Master(Server):
+    """`staffel master`; the HTTP side is that of a Server."""
+
+    def __init__(self, arguments, prefix=(), http_host="127.0.0.1"):
+        self.port = free_port()
+        self.host = http_host
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen([*prefix, BINARY, "master", "--host", http_host, "--port", str(self.port), *map(str, arguments)],
+                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+
+
+class Cluster:
+    """Use as a context manager. `layout` is tp, pp, dp; threads are each worker's."""
+
+    def __init__(self, model, tp=0, pp=0, dp=1, workers=None, threads=1, options=(), worker_options=(), start=True):
+        self.cluster_port = free_port()
+        self.threads, self.worker_options = threads, worker_options
+        arguments = [model, "--cluster-host", "127.0.0.1", "--cluster-port", self.cluster_port, "--dp", dp, *options]
+        arguments += ["--tp", tp] if tp else []
+        arguments += ["--pp", pp] if pp else []
+        self.master = Master(arguments)
+        self.workers = []
+        self.count = workers if workers is not None else max(tp, 1) * max(pp, 1) * dp
+        if start:
+            for i in range(self.count):
+                self.add_worker()
+            self.master.wait_ready()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def command(self, name, *options):
+        return [BINARY, "worker", "--master", f"127.0.0.1:{self.cluster_port}", "--name", name, "--threads", self.threads,
+                *self.worker_options, *options]
+
+    def add_worker(self, *options):
+        self.workers.append(Process(self.command(f"w{len(self.workers)}", *options)))
+        return self.workers[-1]
+
+    def restart_worker(self, index, *options):
+        """Again under its name; the old process must have ended."""
+        self.workers[index] = Process(self.command(f"w{index}", *options))
+
+    def stop(self):
+        for worker in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                worker.send(signal.SIGCONT)
+        self.master.stop()
+        for worker in self.workers:
+            worker.stop()
+
+    def status(self):
+        return self.master.get("/v1/cluster").json
+
+    def replica(self, pool=0, index=0):
+        return self.status()["pools"][pool]["replicas"][index]
+
+    def wait_for(self, condition, within_s=20, what="the cluster's state"):
+        """Until condition(status) holds."""
+        end = time.monotonic() + within_s
+        while not condition(status := self.status()):
+            assert time.monotonic() < end, f"{what} not reached after {within_s} s: {status}\n{self.master.output()[-2000:]}"
+            time.sleep(.02)
+        return status
+
+    def wait_layout(self, tp, pp, within_s=20):
+        """The first replica serves with that layout."""
+        def right(status):
+            replica = status["pools"][0]["replicas"][0]
+            return (replica["state"], replica["tensor_parallel"], replica["pipeline_parallel"]) == ("serving", tp, pp)
+        return self.wait_for(right, within_s, f"layout {tp} x {pp}")
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def threads(pid):
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def resident_mb(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) / 1024

@@ -1,0 +1,177 @@
+"""Workers that die, hang, leave and come back under load: no stream loses or repeats a token.
+
+HEALING_ROUNDS: rounds of the long test for each layout (default 2); HEALING_SEED: its seed, printed by every run.
+"""
+import os
+import random
+import signal
+import time
+import unittest
+
+from cluster import Cluster, descriptors, threads
+from compare import assert_same_tokens, tokens_of_stream
+from harness import COMPLETIONS, NO_END, SMOLLM2, Server, at_once
+
+STREAMS = 32
+FIELDS = {"max_tokens": 48, "logprobs": 3, "return_token_ids": True, "logit_bias": NO_END}
+SUBJECTS = ["a relay race", "the sea", "an old engine", "a letter", "the first snow", "a market", "the night train", "a garden"]
+PROMPTS = [f"{subject.capitalize()}, told in {i + 2} sentences:" for i in range(STREAMS // len(SUBJECTS)) for subject in SUBJECTS]
+
+
+def stream_all(server, prompts=PROMPTS, **fields):
+    """All prompts streamed at the same time."""
+    replies = at_once([lambda p=p: server.complete(p, stream=True, timeout_s=120, **{**FIELDS, **fields}) for p in prompts])
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+        assert reply.status == 200, reply.body[:300]
+    return [tokens_of_stream(reply) for reply in replies]
+
+
+class Undisturbed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with Server(SMOLLM2, "--threads", 2) as server:
+            cls.expected = stream_all(server)
+
+    def assert_same(self, got, what):
+        equal = sum(assert_same_tokens(self, want, have, f"{what}, {prompt!r}")
+                    for want, have, prompt in zip(self.expected, got, PROMPTS))
+        return equal
+
+    def disturbed(self, cluster, act, after_s):
+        """The streams' tokens, with act() called in their midst."""
+        out = []
+        jobs = [lambda: out.extend(stream_all(cluster.master)), lambda: (time.sleep(after_s), act())]
+        for result in at_once(jobs):
+            if isinstance(result, Exception):
+                raise AssertionError(f"{result}\n{cluster.master.output()[-3000:]}") from result
+        return out
+
+
+class KilledAtRandom(Undisturbed):
+    def rounds(self, **layout):
+        count, seed = int(os.environ.get("HEALING_ROUNDS", "2")), int(os.environ.get("HEALING_SEED", time.time_ns() % 10**6))
+        rng = random.Random(f"{seed} {layout}")
+        equal = 0
+        with Cluster(SMOLLM2, **layout) as cluster:
+            stream_all(cluster.master, PROMPTS[:4], max_tokens=4)
+            before = descriptors(cluster.master.process.pid), threads(cluster.master.process.pid)
+            for number in range(count):
+                victim, after_s = rng.randrange(cluster.count), rng.uniform(0, 1.5)
+                what = f"HEALING_SEED={seed} {layout} round {number}: w{victim} killed after {after_s:.2f} s"
+
+                def kill():
+                    cluster.workers[victim].send(signal.SIGKILL)
+                    cluster.workers[victim].wait()
+                    if rng.random() < .5:   # at once, or when the streams have ended on the survivors
+                        cluster.restart_worker(victim)
+
+                equal += self.assert_same(self.disturbed(cluster, kill, after_s), what)
+                if not cluster.workers[victim].running():
+                    cluster.restart_worker(victim)
+                cluster.wait_layout(layout.get("tp", 1), layout.get("pp", 1), 60)
+                cluster.master.wait_idle()
+            after = descriptors(cluster.master.process.pid), threads(cluster.master.process.pid)
+            self.assertLessEqual(after[0], before[0] + 8, "descriptors of the master")
+            self.assertLessEqual(after[1], before[1] + 2, "threads of the master")
+        print(f"{layout}: {count} rounds, {equal} of {count * STREAMS} streams equal, the others after a near tie; seed {seed}")
+
+    def test_tp2(self):
+        self.rounds(tp=2)
+
+    def test_pp2(self):
+        self.rounds(pp=2)
+
+    def test_tp2_pp2(self):
+        self.rounds(tp=2, pp=2)
+
+
+class Lost(Undisturbed):
+    def noticed(self, cluster, victim, act, within_s):
+        """act() is seen in /v1/cluster or /health within that time, with the worker's name in the log."""
+        start = time.monotonic()
+        act()
+        name = f"w{victim}"
+        cluster.wait_for(lambda status: all(r["worker"] != name for p in status["pools"] for rep in p["replicas"]
+                                            for r in rep["ranks"] if rep["state"] == "serving"), within_s + 5, f"the loss of {name}")
+        took = time.monotonic() - start
+        self.assertLess(took, within_s, f"{name} noticed after {took:.2f} s")
+        self.assertIn(name, cluster.master.output())
+        return took
+
+    def test_a_crash_is_noticed_at_once(self):
+        with Cluster(SMOLLM2, tp=2) as cluster:
+            took = self.noticed(cluster, 1, lambda: cluster.workers[1].send(signal.SIGKILL), .5)
+            print(f"kill -9 noticed after {took * 1000:.0f} ms")
+            self.assertEqual(cluster.master.complete("x", max_tokens=4).status, 200)   # on the survivor
+
+    def test_a_hang_is_noticed_within_two_seconds(self):
+        with Cluster(SMOLLM2, pp=2) as cluster:
+            took = self.noticed(cluster, 0, lambda: cluster.workers[0].send(signal.SIGSTOP), 2)
+            print(f"SIGSTOP noticed after {took:.2f} s")
+            cluster.workers[0].send(signal.SIGCONT)
+            cluster.wait_layout(1, 2)   # it is used again
+
+    def test_a_hang_under_load(self):
+        with Cluster(SMOLLM2, tp=2) as cluster:
+            self.assert_same(self.disturbed(cluster, lambda: cluster.workers[1].send(signal.SIGSTOP), .5), "SIGSTOP")
+            cluster.workers[1].send(signal.SIGCONT)
+            cluster.wait_layout(2, 1)
+            self.assert_same(stream_all(cluster.master), "after it came back")
+
+    def test_nobody_left_then_one_comes_back(self):
+        with Cluster(SMOLLM2, pp=2) as cluster:
+            def kill_all():
+                for worker in cluster.workers:
+                    worker.send(signal.SIGKILL)
+                    worker.wait()
+                time.sleep(1)
+                health = cluster.master.get("/health")
+                self.assertEqual(health.status, 503)
+                self.assertIn("worker", health.body.decode())
+                cluster.restart_worker(0)
+            self.assert_same(self.disturbed(cluster, kill_all, .4), "all killed")
+
+    def test_waiting_has_a_limit(self):
+        with Cluster(SMOLLM2, tp=2, options=("--worker-wait", "1s")) as cluster:
+            stream = cluster.master.begin(COMPLETIONS, {"prompt": "x", "max_tokens": 1500, "stream": True, "logit_bias": NO_END})
+            stream.recv(200)
+            for worker in cluster.workers:
+                worker.send(signal.SIGKILL)
+            start, data = time.monotonic(), b""
+            while part := stream.recv(65536):
+                data += part
+                if b'"error"' in data:
+                    break
+            self.assertIn(b'"error"', data)
+            self.assertLess(time.monotonic() - start, 5)
+            self.assertEqual(cluster.master.complete("x").status, 503)
+            cluster.master.wait_idle()
+
+    def test_rolling_restart(self):
+        with Cluster(SMOLLM2, tp=2) as cluster:
+            def restart_each():
+                for i in range(2):
+                    cluster.workers[i].stop()
+                    cluster.restart_worker(i)
+                    cluster.wait_for(lambda status: any(w["worker"] == f"w{i}" for w in status["workers"]), 20, f"w{i}")
+            self.assert_same(self.disturbed(cluster, restart_each, .3), "rolling restart")
+            cluster.wait_layout(2, 1, 60)
+
+    def test_restart_of_the_master(self):
+        """Workers keep their weights and come back by themselves."""
+        with Cluster(SMOLLM2, tp=2) as cluster:
+            arguments = cluster.master.process.args
+            cluster.master.process.kill()
+            cluster.master.process.wait()
+            import subprocess
+            cluster.master.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=cluster.master.log,
+                                                      stderr=subprocess.STDOUT)
+            cluster.master.wait_ready()
+            self.assertTrue(all(rank["weights_kept"] for rank in cluster.replica()["ranks"]))
+            self.assert_same(stream_all(cluster.master), "after the master's restart")
+
+
+if __name__ == "__main__":
+    unittest.main()
