@@ -57,9 +57,8 @@ cluster::PoolConfig PoolOf(const ClusterModel& model) {
 
 Result<std::unique_ptr<Cluster>> Cluster::Create(const ClusterOptions& options,
                                                  std::vector<ClusterModel> models,
-                                                 ClusterServer* server,
-                                                 std::function<void()> on_change) {
-  std::unique_ptr<Cluster> cluster(new Cluster(std::move(models), server, std::move(on_change)));
+                                                 ClusterServer* server, Callbacks callbacks) {
+  std::unique_ptr<Cluster> cluster(new Cluster(std::move(models), server, std::move(callbacks)));
   cluster::Options manager;
   manager.secret_key = RandomKey();
   manager.worker_wait = options.worker_wait;
@@ -70,9 +69,8 @@ Result<std::unique_ptr<Cluster>> Cluster::Create(const ClusterOptions& options,
   return cluster;
 }
 
-Cluster::Cluster(std::vector<ClusterModel> models, ClusterServer* server,
-                 std::function<void()> on_change)
-    : models_(std::move(models)), server_(server), on_change_(std::move(on_change)) {
+Cluster::Cluster(std::vector<ClusterModel> models, ClusterServer* server, Callbacks callbacks)
+    : models_(std::move(models)), server_(server), callbacks_(std::move(callbacks)) {
   for (size_t i = 0; i < models_.size(); ++i) {
     served_.push_back(std::make_unique<std::atomic<bool>>(false));
   }
@@ -87,10 +85,12 @@ Status Cluster::AddReplicas() {
     replica.model = manager_->pool_of(ReplicaId(r));
     replica.transport = std::make_unique<GrpcTransport>(server_, ReplicaId(r));
     const ClusterModel& model = models_[replica.model];
-    EngineOptions engine = EngineOptionsFor(model.config, model.options, model.max_model_len);
+    EngineOptions engine =
+        EngineOptionsFor(model.config, model.options, model.max_model_len, callbacks_.on_delivered);
     // Until the first epoch tells: room for one full context.
     engine.scheduler.block_count =
         (model.max_model_len + model.options.block_size - 1) / model.options.block_size;
+    engine.scheduler.first_epoch = 0;  // the manager's epochs begin at 1
     engine.heal = true;
     // Also for losses that came from the manager; it knows these epochs to be over.
     engine.on_loss = [this, r](const Status& reason) {
@@ -261,7 +261,7 @@ void Cluster::Carry(cluster::ReplicaServing& action) {
                           .stages = static_cast<int>(action.plan.tensor_groups.size()),
                           .ranks = static_cast<int>(action.plan.ranks.size())});
   *served_[replica.model] = true;
-  on_change_();
+  callbacks_.on_change();
 }
 
 void Cluster::Carry(cluster::ReplicaLost& action) {
@@ -278,7 +278,7 @@ void Cluster::Carry(cluster::ReplicaLost& action) {
   } else {
     replica.engine->ReportLoss(action.reason);
   }
-  on_change_();
+  callbacks_.on_change();
 }
 
 void Cluster::Carry(cluster::ReplicaGaveUp& action) {

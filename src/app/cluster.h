@@ -38,13 +38,16 @@ struct ClusterModel {
 
 class Cluster final : public ClusterHandler {
  public:
-  // `on_change` is called on the cluster's thread when a model begins to be served, or is lost.
+  // Any of the callbacks may be called until Stop has returned.
+  struct Callbacks {
+    std::function<void()> on_change;  // cluster's thread: a model begins to be served, or is lost
+    std::function<void()> on_delivered;  // engines' threads: Front::WakeStreams
+  };
   // `server` is used between Start and Stop, and must end before this object.
   // InvalidArgument: a layout that cannot work for its model, with the numbers that clash.
   static Result<std::unique_ptr<Cluster>> Create(const ClusterOptions& options,
                                                  std::vector<ClusterModel> models,
-                                                 ClusterServer* server,
-                                                 std::function<void()> on_change);
+                                                 ClusterServer* server, Callbacks callbacks);
   ~Cluster() override;  // Stop()
 
   // Lets workers in.
@@ -96,7 +99,7 @@ class Cluster final : public ClusterHandler {
     int replica = 0, rank = 0, epoch = 0;
   };
 
-  Cluster(std::vector<ClusterModel> models, ClusterServer* server, std::function<void()> on_change);
+  Cluster(std::vector<ClusterModel> models, ClusterServer* server, Callbacks callbacks);
   Status AddReplicas();
   void Post(Event event);
   void Run();
@@ -113,7 +116,7 @@ class Cluster final : public ClusterHandler {
   const SystemClock clock_;
   const std::vector<ClusterModel> models_;
   ClusterServer* const server_;
-  const std::function<void()> on_change_;
+  const Callbacks callbacks_;
 
   mutable std::mutex manager_mutex_;  // held for one event
   std::unique_ptr<cluster::Manager> manager_;

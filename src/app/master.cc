@@ -226,8 +226,9 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
   Result<std::unique_ptr<ClusterServer>> server = MakeClusterServer(listen);
   if (!server.ok()) return Refuse(options.front, server.status(), kExitFailure);
   Publisher publisher(front, begin);
-  Result<std::unique_ptr<Cluster>> cluster =
-      Cluster::Create(options.cluster, models, server->get(), [&] { publisher.Publish(); });
+  Result<std::unique_ptr<Cluster>> cluster = Cluster::Create(
+      options.cluster, models, server->get(),
+      {.on_change = [&] { publisher.Publish(); }, .on_delivered = [&] { front.WakeStreams(); }});
   if (!cluster.ok()) return Refuse(options.front, cluster.status(), kExitFailure);
   publisher.Attach(cluster->get());
   publisher.Publish();

@@ -66,6 +66,9 @@ struct Config {
   // and a check of the ranks' agreement where all do.
   bool relay_tokens = false;
 
+  // Of the first plans; BeginEpoch's are greater.
+  int first_epoch = 1;
+
   bool prefix_caching = true;
   Hash128 hash_key = {0x9ae16a3b2f90404fu,
                       0xc949d7c7509e6557u};  // of the prefix index; any value, secret or not

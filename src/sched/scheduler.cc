@@ -29,7 +29,10 @@ void EraseByOrder(std::vector<Sequence*>& list, Sequence* sequence) {
 }  // namespace
 
 Scheduler::Scheduler(const Config& config)
-    : config_(config), blocks_(config.block_count, config.block_size), costs_(config) {
+    : config_(config),
+      blocks_(config.block_count, config.block_size),
+      costs_(config),
+      epoch_(config.first_epoch) {
   STAFFEL_CHECK(config.Validate().ok()) << config.Validate();
   for (int i = config_.max_sequences - 1; i >= 0; --i) free_slots_.emplace_back(i);
   stats_.blocks_total = config.block_count;

@@ -183,7 +183,7 @@ class Scheduler {
   BlockManager blocks_;
   CostModel costs_;
   MirrorDigest digest_;
-  int epoch_ = 1;
+  int epoch_;
   uint64_t step_ = 0;
   uint64_t arrivals_ = 0;
 
