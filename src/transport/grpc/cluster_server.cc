@@ -2,7 +2,6 @@
 
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
-#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "base/thread.h"
 #include "transport/grpc/server_call.h"
 #include "transport/grpc/worker_stream.h"
 #include "transport/proto/cluster_codec.h"
@@ -203,7 +203,8 @@ void GrpcClusterServer::Disconnect(WorkerId worker, const Status& reason) {
 // ---- the loop's thread
 
 void GrpcClusterServer::Loop() {
-  pthread_setname_np(pthread_self(), "cluster server");
+  NameThread("cluster");
+  PreferShortSlices();
   const auto interval = std::chrono::milliseconds(options_.heartbeat_ms);
   last_tick_ = Now();
   Time next_tick = last_tick_ + interval;
@@ -388,6 +389,7 @@ Result<std::unique_ptr<ClusterServer>> MakeClusterServer(ClusterServerOptions op
                                              options.dead_after_ms, " ms with a heartbeat every ",
                                              options.heartbeat_ms, " ms"));
   }
+  InitGrpcLog();
   auto server = std::make_unique<GrpcClusterServer>(std::move(options));
   STAFFEL_RETURN_IF_ERROR(server->Listen());
   return server;

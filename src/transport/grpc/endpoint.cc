@@ -1,8 +1,10 @@
 #include "transport/grpc/endpoint.h"
 
 #include <arpa/inet.h>
+#include <grpc/support/log.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,6 +53,16 @@ bool SplitHostPort(std::string_view address, std::string& host, std::string& por
 }
 
 }  // namespace
+
+void InitGrpcLog() {
+  static const bool done = [] {
+    gpr_set_log_function([](gpr_log_func_args* message) {
+      spdlog::debug("grpc {}:{}: {}", message->file, message->line, message->message);
+    });
+    return true;
+  }();
+  (void)done;
+}
 
 bool IsUnixAddress(std::string_view address) {
   return address.starts_with("unix:") || address.starts_with("unix-abstract:");

@@ -3,7 +3,6 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <condition_variable>
@@ -14,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "base/thread.h"
 #include "transport/grpc/model_fetch.h"
 #include "transport/proto/cluster_codec.h"
 
@@ -181,7 +181,8 @@ std::string GrpcMasterLink::local_address() const {
 // ---- the loop's thread
 
 void GrpcMasterLink::Loop() {
-  pthread_setname_np(pthread_self(), "master link");
+  NameThread("master link");
+  PreferShortSlices();
   Time last_check = Now();
   while (true) {
     void* tag = nullptr;
@@ -316,7 +317,8 @@ void GrpcMasterLink::ReportGone() {
 // ---- the heartbeat's thread
 
 void GrpcMasterLink::Beat() {
-  pthread_setname_np(pthread_self(), "heartbeat");
+  NameThread("heartbeat");
+  PreferShortSlices();
   while (true) {
     {
       std::unique_lock lock(mutex_);
@@ -333,6 +335,7 @@ void GrpcMasterLink::Beat() {
 Result<std::unique_ptr<MasterLink>> MakeMasterLink(MasterLinkOptions options) {
   STAFFEL_RETURN_IF_ERROR(CheckAddress(options.master));
   STAFFEL_RETURN_IF_ERROR(CheckToken(options.token));
+  InitGrpcLog();
   const bool unix_socket = IsUnixAddress(options.master);
   STAFFEL_ASSIGN_OR_RETURN(auto credentials,
                            MakeChannelCredentials(unix_socket ? TlsFiles() : options.tls));

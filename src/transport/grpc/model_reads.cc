@@ -1,6 +1,5 @@
 #include "transport/grpc/model_reads.h"
 
-#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "base/thread.h"
 #include "transport/grpc/endpoint.h"
 #include "transport/proto/cluster_codec.h"
 
@@ -156,7 +156,7 @@ void ModelReads::Post(std::shared_ptr<Read> read) {
 }
 
 void ModelReads::Work() {
-  pthread_setname_np(pthread_self(), "model reads");
+  NameThread("model reads");
   while (true) {
     std::shared_ptr<Read> read;
     {

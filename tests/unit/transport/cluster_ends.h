@@ -1,6 +1,8 @@
 // Handlers that keep what they are told, and waits for it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -100,6 +102,16 @@ class WorkerEnd final : public MasterHandler, public Waiter {
   bool permanent = false;
 };
 
+inline std::unique_ptr<ClusterServer> Serve(MasterEnd& master, ClusterServerOptions options) {
+  if (options.listen.empty()) options.listen = {"127.0.0.1:0"};
+  if (options.token.empty()) options.without_token = true;
+  Result<std::unique_ptr<ClusterServer>> server = MakeClusterServer(std::move(options));
+  EXPECT_TRUE(server.ok()) << server.status();
+  if (!server.ok()) return nullptr;
+  (*server)->Start(&master);
+  return *std::move(server);
+}
+
 inline Hello TestHello(std::string name) {
   Hello hello;
   hello.build = "test";
@@ -108,6 +120,17 @@ inline Hello TestHello(std::string name) {
   hello.machine = "machine";
   hello.devices.push_back({.device = {}, .host = "host-b", .memory_bytes = 1 << 30, .speed = 1});
   return hello;
+}
+
+inline std::unique_ptr<MasterLink> Dial(WorkerEnd& worker, const std::string& master,
+                                        MasterLinkOptions options = {}) {
+  options.master = master;
+  if (options.hello.name.empty()) options.hello = TestHello("gpu-3");
+  Result<std::unique_ptr<MasterLink>> link = MakeMasterLink(std::move(options));
+  EXPECT_TRUE(link.ok()) << link.status();
+  if (!link.ok()) return nullptr;
+  (*link)->Start(&worker);
+  return *std::move(link);
 }
 
 inline StepPlan TestPlan(int epoch, uint64_t step, int sequences) {

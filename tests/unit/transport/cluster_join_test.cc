@@ -5,37 +5,17 @@
 
 #include "base/strings.h"
 #include "tests/unit/transport/cluster_ends.h"
-#include "transport/grpc/backoff.h"
 
 namespace staffel {
 namespace {
 
+using testing::Dial;
 using ::testing::HasSubstr;
 using testing::MasterEnd;
+using testing::Serve;
 using testing::TestHello;
 using testing::TestPlan;
 using testing::WorkerEnd;
-
-std::unique_ptr<ClusterServer> Serve(MasterEnd& master, ClusterServerOptions options) {
-  if (options.listen.empty()) options.listen = {"127.0.0.1:0"};
-  if (options.token.empty()) options.without_token = true;
-  Result<std::unique_ptr<ClusterServer>> server = MakeClusterServer(std::move(options));
-  EXPECT_TRUE(server.ok()) << server.status();
-  if (!server.ok()) return nullptr;
-  (*server)->Start(&master);
-  return *std::move(server);
-}
-
-std::unique_ptr<MasterLink> Dial(WorkerEnd& worker, const std::string& master,
-                                 MasterLinkOptions options = {}) {
-  options.master = master;
-  if (options.hello.name.empty()) options.hello = TestHello("gpu-3");
-  Result<std::unique_ptr<MasterLink>> link = MakeMasterLink(std::move(options));
-  EXPECT_TRUE(link.ok()) << link.status();
-  if (!link.ok()) return nullptr;
-  (*link)->Start(&worker);
-  return *std::move(link);
-}
 
 class ClusterAddress : public ::testing::TestWithParam<std::string> {};
 
