@@ -1,6 +1,5 @@
 #include "transport/grpc/model_reads.h"
 
-
 #include <algorithm>
 #include <atomic>
 #include <utility>
