@@ -45,6 +45,7 @@ cluster::PoolConfig PoolOf(const ClusterModel& model) {
   pool.tensor_parallel = options.tensor_parallel;
   pool.pipeline_parallel = options.pipeline_parallel;
   pool.data_parallel = options.data_parallel;
+  pool.allow_degraded = options.allow_degraded;
   pool.labels = Labels(options.worker_labels);
   pool.kv_blocks = options.kv_blocks;
   pool.kv_memory_bytes = options.kv_memory;

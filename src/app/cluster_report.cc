@@ -26,6 +26,7 @@ Json RankJson(const RankStatus& rank) {
                {"worker", rank.name},
                {"host", rank.host},
                {"address", rank.address},
+               {"data_address", rank.data_address},
                {"layers", RangeJson(shard.layers)},
                {"q_heads", RangeJson(shard.q_heads)},
                {"kv_heads", RangeJson(shard.kv_heads)},

@@ -106,6 +106,8 @@ void AddLayoutOptions(OptionList& list, ServeOptions* o) {
   list.Integer("data-parallel-size", "N", &o->data_parallel, 1, 1024,
                "replicas of the model, each on workers of its own");
   list.Alias("dp");
+  list.Switch("allow-degraded", &o->allow_degraded,
+              "when a worker is lost, the others may go on in another layout until it is back");
   list.Texts("worker-label", "KEY=VALUE", &o->worker_labels,
              "label that a worker must have to serve this model", CheckLabel);
 }

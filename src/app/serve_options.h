@@ -43,6 +43,7 @@ struct ServeOptions {
 
   // Sizes of the layout; 0: chosen by what there is.
   int tensor_parallel = 1, pipeline_parallel = 1, data_parallel = 1;
+  bool allow_degraded = true;              // other layouts while workers are missing
   std::vector<std::string> worker_labels;  // key=value, that a worker of this model must have
 
   int max_num_seqs = 64;

@@ -161,6 +161,7 @@ RankStatus RankOf(const State& state, const Replica& replica, size_t rank) {
                     .load_share = worker.load_share,
                     .heartbeat = worker.heartbeat};
   if (worker.capacity) {
+    status.data_address = worker.capacity->comm_address;
     status.weight_bytes = worker.capacity->weight_bytes;
     status.kv_bytes_per_block = worker.capacity->kv_bytes_per_block;
   }

@@ -121,6 +121,7 @@ class Placer {
     policy.devices_max = workers_max;
     Result<Choice> choice = ChooseWith(replica, candidates, policy, fewest);
     const bool any_layout = pool.tensor_parallel == 0 && pool.pipeline_parallel == 0;
+    may_degrade = may_degrade && pool.allow_degraded;
     if (choice.ok() || any_layout || !may_degrade || candidates.empty()) return choice;
     policy.tensor_parallel = policy.pipeline_parallel = 0;
     Result<Choice> other = ChooseWith(replica, candidates, policy, fewest);

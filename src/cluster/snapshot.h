@@ -41,6 +41,7 @@ struct WorkerStatus {
 struct RankStatus {
   WorkerId worker;
   std::string name, host, machine, address;
+  std::string data_address;  // by which other ranks reach it; empty before Capacity
   RankShard shard;
   // From Capacity; 0 before.
   int64_t weight_bytes = 0, kv_bytes_per_block = 0;

@@ -5,6 +5,7 @@ HEALING_ROUNDS: rounds of the long test for each layout (default 2); HEALING_SEE
 import os
 import random
 import signal
+import subprocess
 import time
 import unittest
 
@@ -147,7 +148,22 @@ class Lost(Undisturbed):
             self.assertIn(b'"error"', data)
             self.assertLess(time.monotonic() - start, 5)
             self.assertEqual(cluster.master.complete("x").status, 503)
+            for index in range(2):
+                cluster.restart_worker(index)
+            cluster.wait_layout(2, 1)
+            self.assertEqual(cluster.master.complete("x").status, 200)
             cluster.master.wait_idle()
+
+    def test_without_another_layout_streams_wait(self):
+        with Cluster(SMOLLM2, tp=2, options=("--no-allow-degraded",)) as cluster:
+            def kill():
+                cluster.workers[1].send(signal.SIGKILL)
+                cluster.workers[1].wait()
+                time.sleep(.5)
+                self.assertEqual(cluster.master.get("/health").status, 503)
+                cluster.restart_worker(1)
+            self.assert_same(self.disturbed(cluster, kill, .4), "no other layout")
+            self.assertEqual(cluster.replica()["tensor_parallel"], 2)
 
     def test_rolling_restart(self):
         with Cluster(SMOLLM2, tp=2) as cluster:
@@ -165,7 +181,6 @@ class Lost(Undisturbed):
             arguments = cluster.master.process.args
             cluster.master.process.kill()
             cluster.master.process.wait()
-            import subprocess
             cluster.master.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=cluster.master.log,
                                                       stderr=subprocess.STDOUT)
             cluster.master.wait_ready()
