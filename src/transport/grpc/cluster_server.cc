@@ -203,7 +203,7 @@ void GrpcClusterServer::Disconnect(WorkerId worker, const Status& reason) {
 // ---- the loop's thread
 
 void GrpcClusterServer::Loop() {
-  NameThread("cluster");
+  NameThread("control");
   PreferShortSlices();
   const auto interval = std::chrono::milliseconds(options_.heartbeat_ms);
   last_tick_ = Now();

@@ -110,6 +110,20 @@ Status ModelFetch::Read(const std::string& digest, absl::Span<const ModelRange> 
     return absl::InvalidArgumentError(StrCat(ranges.size(), " ranges in one read; at most ",
                                              MasterLink::kReadRangesMax, " are allowed"));
   }
+  // The master closes connections that were idle for long; a call that meets the end of one fails
+  // before its first byte.
+  int64_t taken = 0;
+  const Sink counting = [&](absl::Span<const uint8_t> piece) {
+    taken += static_cast<int64_t>(piece.size());
+    return sink(piece);
+  };
+  const ModelRequest request{digest, {ranges.begin(), ranges.end()}};
+  Status status = ReadOnce(request, counting);
+  if (absl::IsUnavailable(status) && taken == 0) status = ReadOnce(request, counting);
+  return status;
+}
+
+Status ModelFetch::ReadOnce(const ModelRequest& request, const Sink& sink) {
   grpc::ClientContext context;
   if (!token_.empty()) context.AddMetadata(kTokenKey, token_);
   std::shared_ptr<grpc::Channel> channel;
@@ -120,8 +134,7 @@ Status ModelFetch::Read(const std::string& digest, absl::Span<const ModelRange> 
     channel = channel_;
     reads_.insert(&context);
   }
-  const Status status =
-      Fetch(channel, &context).Run({digest, {ranges.begin(), ranges.end()}}, sink);
+  const Status status = Fetch(channel, &context).Run(request, sink);
   std::lock_guard lock(mutex_);
   reads_.erase(&context);
   return status;

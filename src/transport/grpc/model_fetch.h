@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "staffel/cluster.h"
 #include "staffel/status.h"
+#include "transport/proto/cluster_codec.h"
 
 namespace staffel {
 
@@ -31,6 +32,8 @@ class ModelFetch {
   void Cancel();
 
  private:
+  Status ReadOnce(const ModelRequest& request, const Sink& sink);
+
   const std::function<std::shared_ptr<grpc::Channel>()> make_channel_;
   const std::string token_;
   std::mutex mutex_;

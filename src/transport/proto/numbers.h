@@ -1,17 +1,22 @@
-// Checks of numbers that came from outside.
+// Checks of numbers, texts and lists that came from outside.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/strings.h"
+#include "staffel/cluster.h"
 #include "staffel/ids.h"
 #include "staffel/status.h"
 
 namespace staffel {
+
+inline constexpr size_t kNameBytesMax = 256;
+inline constexpr size_t kTextBytesMax = 64 << 10;  // reasons, paths, addresses
 
 // The first number that does not fit is remembered, and the message is refused as a whole.
 class Numbers {
@@ -53,6 +58,17 @@ class Numbers {
     for (uint32_t value : values) tokens.push_back(Token(value));
     return tokens;
   }
+  std::string Text(const std::string& text, const char* name, size_t bytes_max) {
+    if (text.size() <= bytes_max) return text;
+    Refuse(StrCat(name, " has ", text.size(), " bytes; at most ", bytes_max, " are allowed"));
+    return {};
+  }
+  bool TooMany(int count, int max, const char* name) {
+    if (count <= max) return false;
+    Refuse(StrCat(count, " ", name, " are too many; at most ", max, " are allowed"));
+    return true;
+  }
+  ReplicaId Replica(uint32_t value) { return ReplicaId(Int(value, "replica")); }
   void Refuse(std::string_view why) {
     if (status_.ok()) {
       status_ = absl::InvalidArgumentError(absl::string_view(why.data(), why.size()));

@@ -284,6 +284,7 @@ std::string Changed(const Body& body, Change&& change) {
 TEST(ClusterCodec, RefusesWhatCannotBe) {
   Configure configure;
   configure.replica = ReplicaId(0);
+  configure.model.parts = {{100, 10}};
   configure.plan = SomePlan();
   const auto plan = [&](auto change) {
     return Changed(configure, [&](proto::MasterMessage& m) {
@@ -310,6 +311,12 @@ TEST(ClusterCodec, RefusesWhatCannotBe) {
               HasSubstr("rank 2 is out of range"));
   EXPECT_THAT(Changed(configure, [](auto& m) { m.mutable_configure()->clear_options(); }),
               HasSubstr("block_size 0"));
+  EXPECT_THAT(
+      Changed(configure,
+              [](auto& m) {
+                m.mutable_configure()->mutable_model()->mutable_parts(0)->set_header_bytes(101);
+              }),
+      HasSubstr("header of a file has 101 bytes and the file 100"));
   EXPECT_THAT(Changed(configure,
                       [](auto& m) {
                         m.mutable_configure()->mutable_model()->set_path(std::string(1 << 17, 'x'));
