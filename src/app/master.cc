@@ -19,6 +19,7 @@
 #include "app/stop_signals.h"
 #include "app/version.h"
 #include "base/strings.h"
+#include "engine/replica_router.h"
 #include "modelfile/model_digest.h"
 #include "modelfile/open.h"
 #include "transport/grpc/cluster_server.h"
@@ -136,11 +137,13 @@ class Publisher {
     served.tokenizer = model.text.tokenizer;
     served.chat_template = model.text.chat_template;
     served.chat_template_problem = model.text.chat_template_problem;
-    std::vector<std::shared_ptr<EngineClient>> engines;
-    for (Engine* engine : cluster_->engines(static_cast<int>(index))) {
-      engines.emplace_back(std::shared_ptr<EngineClient>(), engine);  // the cluster owns it
+    const std::vector<Engine*> engines = cluster_->engines(static_cast<int>(index));
+    if (engines.size() == 1) {
+      served.engine = {std::shared_ptr<EngineClient>(), engines.front()};  // the cluster owns it
+    } else {
+      served.engine = std::make_shared<ReplicaRouter>(
+          std::vector<EngineClient*>(engines.begin(), engines.end()));
     }
-    served.engine = engines.front();
     served.metrics = front_.metrics().AddModel(
         served.names.front(), [engine = served.engine] { return engine->stats(); });
     return served;
