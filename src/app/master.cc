@@ -238,11 +238,12 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
   // From here on routes say themselves which model they wait for.
   front.server().SetAvailable([&] { return publisher.health(); });
   (*cluster)->Start();
+  std::unique_ptr<LocalWorkers> workers;
   const auto stop = [&] {
     (*cluster)->Stop();
+    workers.reset();
     server->reset();  // before the handler of its events
   };
-  std::unique_ptr<LocalWorkers> workers;
   if (local) {
     local->master = (*server)->address();
     local->token = listen.token;
@@ -267,7 +268,6 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
       std::chrono::duration_cast<std::chrono::seconds>(options.front.drain_timeout).count());
   Drain(front.server(), **cluster, options.front.drain_timeout);
   stop();
-  workers.reset();
   spdlog::info("stopped");
   return kExitOk;
 }

@@ -102,7 +102,11 @@ int ServeLocalCluster(const ServeOptions& options) {
   const int threads = options.threads > 0 ? options.threads : UsableCores();
   LocalWorkerOptions workers;
   workers.count = RankCount(options);
-  workers.flags = {"--threads", StrCat(std::max(1, threads / workers.count))};
+  // They end with the server, which has let requests finish before.
+  workers.flags = {"--threads", StrCat(std::max(1, threads / workers.count)), "--drain-timeout",
+                   "0"};
+  if (options.log_format == LogFormat::kJson)
+    workers.flags.insert(workers.flags.end(), {"--log-format", "json"});
   return ServeCluster(master, std::move(workers));
 }
 
