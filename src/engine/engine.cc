@@ -6,9 +6,13 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "base/thread.h"
+#include "sched/mutation.h"
 
 namespace staffel {
 namespace {
+
+using sched::IsMutant;
+using sched::Mutant;
 
 int64_t Nanoseconds(Time time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
@@ -32,7 +36,7 @@ sched::EpochSettings SettingsOf(const EpochLayout& layout, int depth) {
   return {.epoch = layout.epoch,
           .block_count = layout.block_count,
           .micro_batches = pipeline ? layout.stages : 1,
-          .promised_tokens_max = pipeline ? 1 : depth,
+          .promised_tokens_max = !pipeline ? depth : (IsMutant(Mutant::kPromiseInPipeline) ? 2 : 1),
           .relay_tokens = layout.ranks > 1 || pipeline};
 }
 
@@ -205,7 +209,7 @@ void Engine::Handle(ResumeCommand& command) {
   const EpochLayout& layout = command.layout;
   if (ended_all_ || layout.epoch <= scheduler_.epoch()) return;
   scheduler_.BeginEpoch(SettingsOf(layout, options_.depth), events_);
-  depth_ = DepthOf(layout.stages, options_.depth);
+  if (!IsMutant(Mutant::kKeepDepthOverEpochs)) depth_ = DepthOf(layout.stages, options_.depth);
   block_count_ = layout.block_count;
   ++totals_.resumes;
   const Time now = clock_->Now();

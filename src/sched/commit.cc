@@ -52,7 +52,9 @@ void Scheduler::Admit(const Draft& draft, StepPlan& plan, LedgerEntry& entry) {
                                 .sampling = spec.sampling,
                                 .min_tokens = spec.min_tokens,
                                 .stop_tokens = spec.stop_tokens});
-  sequence->relayed = static_cast<int>(sequence->tokens.size());
+  sequence->relayed = IsMutant(Mutant::kRelayAfterReturn)
+                          ? sequence->prompt_count
+                          : static_cast<int>(sequence->tokens.size());
   if (!sequence->forked) return;
   sequence->forked = false;
   BlockAppend append{.slot = sequence->slot, .blocks = sequence->blocks};
@@ -92,8 +94,11 @@ void Scheduler::RelayTokens(Sequence* sequence, StepPlan& plan) {
   if (!config_.relay_tokens) return;
   const int known = static_cast<int>(sequence->tokens.size());
   for (; sequence->relayed < known; ++sequence->relayed) {
-    plan.known_tokens.push_back(
-        {sequence->slot, sequence->relayed, sequence->tokens[sequence->relayed]});
+    if (IsMutant(Mutant::kForgetRelay)) continue;
+    const int position =
+        IsMutant(Mutant::kRelayFirstAgain) ? sequence->prompt_count : sequence->relayed;
+    plan.known_tokens.push_back({sequence->slot, sequence->relayed, sequence->tokens[position]});
+    if (IsMutant(Mutant::kRelayTwice)) plan.known_tokens.push_back(plan.known_tokens.back());
   }
 }
 

@@ -27,6 +27,14 @@ enum class Mutant {
   kPrefillUnbounded,       // prefill beside decodes takes the whole step
   kCountHitsAgain,         // a requeued request is counted again in the prefix statistics
   kKeepCacheOverEpochs,    // the prefix index outlives the workers whose blocks it names
+  kForgetRelay,            // a drawn token is not told to ranks that do not sample
+  kRelayTwice,             // it is told twice
+  kRelayAfterReturn,       // a sequence that comes back has all its drawn tokens told again
+  kRelayFirstAgain,        // the first drawn token is told in the place of each later one
+  kPromiseInPipeline,      // a draw in flight is planned upon, though the first stage waits for it
+  kMicroBatchTakesAll,     // a step takes all decodes that are ready: other stages have nothing
+  kKeepLayoutOverEpochs,   // plans are made for the stages of the epoch before
+  kKeepDepthOverEpochs,    // as many steps are in flight as in the epoch before
   kEnd
 };
 

@@ -90,7 +90,8 @@ void Scheduler::DraftDecodes() {
     if (!Ready(*sequence)) continue;
     (sequence->Pending() > 1 ? prefills_ : decodes_).push_back(sequence);
   }
-  const auto share = static_cast<size_t>(CeilDiv(decoding, config_.micro_batches));
+  const int micro_batches = IsMutant(Mutant::kMicroBatchTakesAll) ? 1 : config_.micro_batches;
+  const auto share = static_cast<size_t>(CeilDiv(decoding, micro_batches));
   if (decodes_.size() > share) {
     // Those that have waited longest, so that each is in one of the next micro_batches steps.
     std::stable_sort(decodes_.begin(), decodes_.end(), [](const Sequence* a, const Sequence* b) {

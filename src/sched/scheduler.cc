@@ -132,6 +132,7 @@ void Scheduler::BeginEpoch(const EpochSettings& settings, std::vector<SeqEvent>&
   for (Sequence* sequence : running_) returning.push_back(sequence);
   for (Sequence* sequence : std::exchange(draining_, {})) {
     if (sequence->state == SequenceState::kEnded) {
+      sequence->promised = 0;
       Release(sequence);
     } else {
       returning.push_back(sequence);
@@ -150,9 +151,11 @@ void Scheduler::BeginEpoch(const EpochSettings& settings, std::vector<SeqEvent>&
   }
   STAFFEL_CHECK(claims_.empty() && forked_.empty());
   config_.block_count = stats_.blocks_total = settings.block_count;
-  config_.micro_batches = settings.micro_batches;
-  config_.promised_tokens_max = settings.promised_tokens_max;
-  config_.relay_tokens = settings.relay_tokens;
+  if (!IsMutant(Mutant::kKeepLayoutOverEpochs)) {
+    config_.micro_batches = settings.micro_batches;
+    config_.promised_tokens_max = settings.promised_tokens_max;
+    config_.relay_tokens = settings.relay_tokens;
+  }
   STAFFEL_CHECK(config_.Validate().ok()) << config_.Validate();
   costs_ = CostModel(config_);  // other workers, other times
   blocks_.Reset(settings.block_count);

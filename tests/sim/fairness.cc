@@ -10,7 +10,8 @@ namespace staffel::sim {
 FairnessOracle::FairnessOracle(const Scenario& scenario)
     : config_(scenario.options.scheduler),
       depth_(scenario.options.depth),
-      ample_(scenario.ample && !scenario.drain_tick.has_value()) {
+      ample_(scenario.ample && !scenario.drain_tick.has_value()),
+      stages_(scenario.options.stages) {
   for (const ClientScript& client : scenario.clients) {
     equal_priorities_ &= client.request.priority == 0;
     if (client.cancel_tick.has_value() || client.cancel_after_tokens.has_value()) {
@@ -41,9 +42,11 @@ std::string FairnessOracle::OnPlan(const StepPlan& plan) {
                                    .index = sequence.sequence_index,
                                    .prompt_count = sequence.prompt_count,
                                    .live = true,
+                                   .entered_step = plan.step,
                                    .last_step = plan.step};
   }
   if (std::string wrong = CheckSizes(plan); !wrong.empty()) return wrong;
+  if (std::string wrong = CheckMicroBatch(plan); !wrong.empty()) return wrong;
   if (std::string wrong = CheckOldest(plan); !wrong.empty()) return wrong;
   return CheckStreams(plan);
 }
@@ -74,6 +77,22 @@ std::string FairnessOracle::CheckSizes(const StepPlan& plan) const {
   return "";
 }
 
+// A step leaves the other stages their share of the sequences that decode.
+std::string FairnessOracle::CheckMicroBatch(const StepPlan& plan) const {
+  if (stages_ == 1) return "";
+  int sequences = 0, decodes = 0;
+  for (const auto& [index, slot] : slots_) sequences += slot.live && slot.entered_step < plan.step;
+  for (const Chunk& chunk : plan.chunks) {
+    const SlotView& slot = slots_.at(chunk.slot.value);
+    // Not what a sequence that comes back computes behind a found prefix.
+    decodes += chunk.count == 1 && chunk.samples && chunk.start >= slot.prompt_count &&
+               chunk.start == slot.planned_end && slot.entered_step < plan.step;
+  }
+  if (decodes <= (sequences + stages_ - 1) / stages_) return "";
+  return StrCat("a step takes ", decodes, " of ", sequences, " sequences, but there are ", stages_,
+                " stages");
+}
+
 // Where everything fits at once, the oldest request whose prompt is not computed has its share of
 // every step.
 std::string FairnessOracle::CheckOldest(const StepPlan& plan) {
@@ -102,7 +121,9 @@ std::string FairnessOracle::CheckOldest(const StepPlan& plan) {
     const RequestView& request = requests_[i];
     const int left = request.prompt_count - request.planned;
     if (left <= 0 || (request.exempt && given[i] == 0)) continue;
-    if (!request.exempt && given[i] < std::min(left, share)) {
+    // In a pipeline the last token of a prompt waits for its turn as those of decodes do.
+    const bool in_turn = stages_ > 1 && left == 1;
+    if (!request.exempt && !in_turn && given[i] < std::min(left, share)) {
       wrong = StrCat("the oldest request ", request.id, " gets ", given[i],
                      " tokens of a step, its share is ", share);
     }
@@ -121,12 +142,13 @@ std::string FairnessOracle::CheckStreams(const StepPlan& plan) {
   for (const Chunk& chunk : plan.chunks) {
     SlotView& slot = slots_.at(chunk.slot.value);
     slot.last_step = plan.step;
+    slot.planned_end = chunk.start + chunk.count;
     slot.generates |= chunk.samples;
   }
   if (!ample_) return "";
   for (const auto& [index, slot] : slots_) {
     if (slot.live && slot.generates &&
-        plan.step - slot.last_step > 2 * static_cast<uint64_t>(depth_)) {
+        plan.step - slot.last_step > 2 * static_cast<uint64_t>(depth())) {
       return StrCat("slot ", index, " generates, but is left out since step ", slot.last_step);
     }
   }
@@ -141,7 +163,8 @@ void FairnessOracle::OnEvent(const SeqEvent& event) {
   if (event.index == 0) requests_[FindRequest(event.request.value)].exempt = true;
 }
 
-void FairnessOracle::OnEpoch() {
+void FairnessOracle::OnEpoch(int stages) {
+  stages_ = stages;
   slots_.clear();
   for (RequestView& request : requests_) request.planned = 0;
 }

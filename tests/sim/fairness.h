@@ -19,14 +19,15 @@ class FairnessOracle {
   // Returns which bound the plan breaks, or nothing.
   std::string OnPlan(const StepPlan& plan);
   void OnEvent(const SeqEvent& event);
-  void OnEpoch();
+  void OnEpoch(int stages);
 
  private:
   struct SlotView {
     uint64_t request = 0;  // sampling.seed is the request's id in these worlds
     int index = 0, prompt_count = 0;
     bool live = false, generates = false;
-    uint64_t last_step = 0;
+    uint64_t entered_step = 0, last_step = 0;
+    int planned_end = 0;
   };
   struct RequestView {
     uint64_t id = 0;
@@ -34,6 +35,8 @@ class FairnessOracle {
     bool exempt = false;  // will be cancelled, or has ended
   };
   std::string CheckSizes(const StepPlan& plan) const;
+  std::string CheckMicroBatch(const StepPlan& plan) const;
+  int depth() const { return stages_ > 1 ? stages_ : depth_; }
   std::string CheckOldest(const StepPlan& plan);
   std::string CheckStreams(const StepPlan& plan);
   size_t FindRequest(uint64_t id) const;
@@ -41,6 +44,7 @@ class FairnessOracle {
   const sched::Config config_;
   const int depth_;
   const bool ample_;
+  int stages_;
   bool equal_priorities_ = true;
   std::vector<uint64_t> cancelled_ids_;
   std::map<int, SlotView> slots_;

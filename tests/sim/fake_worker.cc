@@ -7,13 +7,14 @@
 
 namespace staffel::sim {
 
-FakeWorker::FakeWorker(int epoch, int block_count, int block_size, int slot_count)
-    : epoch_(epoch),
-      block_count_(block_count),
-      block_size_(block_size),
-      cells_(static_cast<size_t>(block_count) * block_size),
-      mirrors_(slot_count),
-      tables_with_(block_count) {}
+FakeWorker::FakeWorker(const FakeShape& shape, bool samples)
+    : epoch_(shape.epoch),
+      block_count_(shape.block_count),
+      block_size_(shape.block_size),
+      samples_(samples),
+      cells_(static_cast<size_t>(shape.block_count) * shape.block_size),
+      mirrors_(shape.slot_count),
+      tables_with_(shape.block_count) {}
 
 bool FakeWorker::Check(bool condition, const std::string& what) {
   if (!condition && violation_.empty()) violation_ = what;
@@ -34,20 +35,42 @@ FakeWorker::Cell& FakeWorker::CellAt(const Mirror& mirror, int position) {
   return cells_[static_cast<size_t>(block) * block_size_ + position % block_size_];
 }
 
-StepOutcome FakeWorker::Execute(const StepPlan& plan) {
+StepOutcome FakeWorker::Execute(const StepPlan& plan, const Activations* in, Activations& out) {
   StepOutcome outcome{.epoch = plan.epoch, .step = plan.step};
   Check(plan.epoch == epoch_, "plan of another epoch");
   Check(plan.step > last_step_, "steps out of order");
   last_step_ = plan.step;
+  TakeKnown(plan);
   Release(plan);
   Enter(plan);
   Append(plan);
   Copy(plan);
-  for (const Chunk& chunk : plan.chunks) Run(plan, chunk, outcome);
+  for (const Chunk& chunk : plan.chunks) Run(chunk, in, out, outcome);
   Check(digest_.Apply(plan) == plan.digest, "digest of the mirror differs");
   Check(!plan.chunks.empty(), "a plan without chunks");
   if (!violation_.empty()) outcome.status = absl::InternalError(violation_);
   return outcome;
+}
+
+void FakeWorker::TakeKnown(const StepPlan& plan) {
+  for (const KnownToken& known : plan.known_tokens) {
+    Mirror* mirror = Find(known.slot);
+    if (!Check(mirror != nullptr, "a token for an unknown slot")) return;
+    std::vector<TokenId>& tokens = mirror->sequence.tokens;
+    const int count = static_cast<int>(tokens.size());
+    Check(known.position >= mirror->sequence.prompt_count, "a token of the prompt is told");
+    if (samples_) {
+      if (!Check(known.position < count, "a token is told that was not drawn")) return;
+      Check(tokens[known.position] == known.token, "the rank has diverged");
+      continue;
+    }
+    if (!Check(known.position == count && mirror->awaits_token,
+               StrCat("token ", known.position, " is told to a rank that knows ", count))) {
+      return;
+    }
+    mirror->awaits_token = false;
+    tokens.push_back(known.token);
+  }
 }
 
 void FakeWorker::Release(const StepPlan& plan) {
@@ -116,7 +139,8 @@ bool FakeWorker::CheckChunk(const Chunk& chunk) {
   return good;
 }
 
-void FakeWorker::Run(const StepPlan& plan, const Chunk& chunk, StepOutcome& outcome) {
+void FakeWorker::Run(const Chunk& chunk, const Activations* in, Activations& out,
+                     StepOutcome& outcome) {
   if (!violation_.empty() || !CheckChunk(chunk)) return;
   Mirror& mirror = *Find(chunk.slot);
   NewSequence& sequence = mirror.sequence;
@@ -135,12 +159,21 @@ void FakeWorker::Run(const StepPlan& plan, const Chunk& chunk, StepOutcome& outc
     Check(tables_with_[block.value] == 1, StrCat("write into shared block ", block.value));
     const TokenId token = sequence.tokens[p];
     prefix = ExtendPrefix(prefix, token);
+    const size_t row = out.size();
+    if (in != nullptr && (row >= in->size() || (*in)[row] != prefix)) {
+      prefix = MixDigest(prefix, row < in->size() ? (*in)[row] : 0);
+    }
+    out.push_back(prefix);
     CellAt(mirror, p) = {.written = true, .token = token, .prefix = prefix};
     if (p + 1 < sequence.prompt_count && chunk.prompt_logprobs) {
       logprobs.entries.push_back({.logprob = PromptLogprobOf(prefix, sequence.tokens[p + 1])});
     }
   }
   mirror.computed_end = end;
+  if (!samples_) {
+    mirror.awaits_token |= chunk.samples;
+    return;
+  }
   if (!logprobs.entries.empty()) outcome.prompt_logprobs.push_back(std::move(logprobs));
   if (!chunk.samples) return;
   const int generated = static_cast<int>(sequence.tokens.size()) - sequence.prompt_count;

@@ -45,6 +45,14 @@ constexpr PlantedBug kBugs[] = {
     {Mutant::kPrefillUnbounded, "PrefillUnbounded"},
     {Mutant::kCountHitsAgain, "CountHitsAgain"},
     {Mutant::kKeepCacheOverEpochs, "KeepCacheOverEpochs"},
+    {Mutant::kForgetRelay, "ForgetRelay"},
+    {Mutant::kRelayTwice, "RelayTwice"},
+    {Mutant::kRelayAfterReturn, "RelayAfterReturn"},
+    {Mutant::kRelayFirstAgain, "RelayFirstAgain"},
+    {Mutant::kPromiseInPipeline, "PromiseInPipeline"},
+    {Mutant::kMicroBatchTakesAll, "MicroBatchTakesAll"},
+    {Mutant::kKeepLayoutOverEpochs, "KeepLayoutOverEpochs"},
+    {Mutant::kKeepDepthOverEpochs, "KeepDepthOverEpochs"},
 };
 static_assert(std::size(kBugs) == static_cast<size_t>(Mutant::kEnd) - 1, "every mutant is tried");
 

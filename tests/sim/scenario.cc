@@ -113,6 +113,27 @@ void MakeAmple(Scenario& scenario) {
   scenario.ample = true;
 }
 
+// One stage of one rank, mostly; else a pipeline, a tensor group, or both.
+void MakeLayout(Random& random, int& stages, int& group) {
+  stages = random.Percent(50) ? 1 : random.Between(2, 3);
+  group = random.Percent(80) ? 1 : 2;
+}
+
+void MakeLayouts(Random& random, Scenario& scenario) {
+  EngineOptions& options = scenario.options;
+  MakeLayout(random, options.stages, scenario.group);
+  options.ranks = options.stages * scenario.group;
+  sched::Config& config = options.scheduler;
+  config.micro_batch_tokens_min = random.Between(config.prefill_beside_decodes_min, 40);
+  for (LossScript& loss : scenario.losses) {
+    if (random.Percent(20)) loss.kind = LossScript::Kind::kPlanned;
+    if (random.Percent(15)) loss.give_up_tick = loss.tick + random.Between(0, loss.ticks_down);
+    loss.stages = options.stages;
+    loss.group = scenario.group;
+    if (random.Percent(70)) MakeLayout(random, loss.stages, loss.group);
+  }
+}
+
 }  // namespace
 
 Scenario MakeScenario(uint64_t seed) {
@@ -146,6 +167,7 @@ Scenario MakeScenario(uint64_t seed) {
   scenario.turn_percent = random.Percent(50) ? 100 : random.Between(30, 100);
   scenario.execute_percent = random.Percent(50) ? 100 : random.Between(30, 100);
   scenario.deliver_percent = random.Percent(50) ? 100 : random.Between(30, 100);
+  MakeLayouts(random, scenario);
   return scenario;
 }
 

@@ -20,15 +20,19 @@ struct ClientScript {
 };
 
 struct LossScript {
-  enum class Kind { kOutcome, kSubmit, kHeartbeat };
+  enum class Kind { kOutcome, kSubmit, kHeartbeat, kPlanned };
   int tick = 0;
   Kind kind = Kind::kOutcome;
   int ticks_down = 0;
-  int block_count = 0;  // of the next epoch
+  std::optional<int> give_up_tick;  // within ticks_down: requests end
+  // Of the next epoch.
+  int block_count = 0;
+  int stages = 1, group = 1;  // ranks of each stage
 };
 
 struct Scenario {
   EngineOptions options;
+  int group = 1;  // ranks of each stage in the first epoch
   std::vector<ClientScript> clients;
   std::vector<LossScript> losses;  // by tick, one after the other
   std::optional<int> drain_tick;

@@ -7,7 +7,7 @@
 #include "base/strings.h"
 #include "tests/sim/fairness.h"
 #include "tests/sim/fake_model.h"
-#include "tests/sim/fake_worker.h"
+#include "tests/sim/fake_replica.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/scenario.h"
 
@@ -55,7 +55,9 @@ class World final : public Transport {
     ClientScript script;
     std::unique_ptr<ClientOracle> oracle;  // once accepted
     bool cancel_sent = false;
-    int turns_since_cancel = 0;
+    bool must_end = false;    // it was there when the wait for workers ran out
+    bool may_fail = false;    // or came then, before there were workers again
+    int turns_since_end = 0;  // since it was cancelled or given up
   };
 
   void Fail(const std::string& what) {
@@ -76,6 +78,10 @@ class World final : public Transport {
   void Cancel(Client& client);
   void SubmitClient(size_t index);
   void LossDue();
+  void Lose(const LossScript& loss);
+  void GiveUp();
+  void BringUp(const LossScript& loss);
+  FakeShape Shape(int stages, int group) const;
   void Execute();
   void Deliver();
   void TurnEngine();
@@ -91,15 +97,16 @@ class World final : public Transport {
   TickClock clock_;
   std::unique_ptr<Engine> engine_;
   std::function<void(StepOutcome)> handler_;
-  std::unique_ptr<FakeWorker> worker_;
+  std::unique_ptr<FakeReplica> replica_;
   std::unique_ptr<FairnessOracle> fairness_;
   int epoch_ = 1, block_count_ = 0, block_count_min_ = 0;
-  std::deque<StepPlan> plans_;        // sent, not yet run
+  int stages_ = 1;
   std::deque<StepOutcome> outcomes_;  // run, not yet delivered
   std::deque<StepOutcome> stale_;     // of workers that are lost
   std::vector<Client> clients_;
   size_t next_loss_ = 0;
   bool down_ = false, submit_fails_ = false, failed_ = false, drained_ = false;
+  bool refusing_ = false;  // since it gave up, until it has resumed
   int up_tick_ = 0;
   int64_t accepted_prompt_tokens_ = 0, tokens_ = 0;
   bool tracing_;
@@ -117,16 +124,23 @@ Status World::Submit(StepPlan plan) {
   Count("steps");
   Count("copies", static_cast<int64_t>(plan.block_copies.size()));
   if (std::string wrong = fairness_->OnPlan(plan); !wrong.empty()) Fail(wrong);
-  plans_.push_back(std::move(plan));
-  if (static_cast<int>(plans_.size() + outcomes_.size()) > scenario_.options.depth) {
+  Count("tokens relayed", static_cast<int64_t>(plan.known_tokens.size()));
+  Count("steps of pipelines", stages_ > 1);
+  replica_->Submit(std::move(plan));
+  const int in_flight = replica_->in_flight() + static_cast<int>(outcomes_.size());
+  if (in_flight > (stages_ > 1 ? stages_ : scenario_.options.depth)) {
     Fail("more steps in flight than depth");
   }
+  Count("all stages have a step", stages_ > 1 && in_flight == stages_);
   return absl::OkStatus();
 }
 
 void World::TracePlan(const StepPlan& plan) {
   if (!tracing_) return;
   std::string text;
+  for (const KnownToken& k : plan.known_tokens) {
+    StrAppend(text, " ", k.slot.value, "@", k.position, "=", k.token);
+  }
   for (Slot slot : plan.released) StrAppend(text, " -", slot.value);
   for (const NewSequence& s : plan.new_sequences) {
     StrAppend(text, " +", s.slot.value, "=r", s.sampling.seed, ".", s.sequence_index, "(",
@@ -160,6 +174,7 @@ void World::SubmitClient(size_t index) {
   }
   client.oracle = std::make_unique<ClientOracle>(request, scenario_.options.scheduler.max_model_len,
                                                  scenario_.options.scheduler.block_size);
+  client.may_fail = refusing_;
   accepted_prompt_tokens_ += static_cast<int64_t>(request.prompt.size());
   fairness_->OnSubmit(request);
   Count("accepted");
@@ -183,7 +198,7 @@ void World::CheckRefusal(const Client& client, const Status& status) {
       if (scenario_.options.max_queue > 100) Fail("the queue cannot be full");
       break;
     case absl::StatusCode::kUnavailable:
-      if (!failed_ && !drained_) Fail("refused although nothing failed");
+      if (!failed_ && !drained_ && !refusing_) Fail("refused although nothing failed");
       break;
     default:
       Fail(StrCat("refused with ", std::string(status.message())));
@@ -216,60 +231,99 @@ void World::CancelDue() {
   }
 }
 
+FakeShape World::Shape(int stages, int group) const {
+  const sched::Config& config = scenario_.options.scheduler;
+  return {.epoch = epoch_,
+          .block_count = block_count_,
+          .block_size = config.block_size,
+          .slot_count = config.max_sequences,
+          .stages = stages,
+          .group = group};
+}
+
 void World::LossDue() {
-  if (down_ && clock_.tick >= up_tick_ && !failed_) {
+  if (down_ && !failed_) {
     const LossScript& loss = scenario_.losses[next_loss_ - 1];
-    down_ = submit_fails_ = false;
-    block_count_ = loss.block_count;
-    block_count_min_ = std::min(block_count_min_, block_count_);
-    ++epoch_;
-    const sched::Config& config = scenario_.options.scheduler;
-    worker_ =
-        std::make_unique<FakeWorker>(epoch_, block_count_, config.block_size, config.max_sequences);
-    fairness_->OnEpoch();
-    engine_->Resume({.epoch = epoch_, .block_count = block_count_});
-    Trace("resume epoch ", epoch_, " with ", block_count_, " blocks");
+    if (loss.give_up_tick == clock_.tick) GiveUp();
+    if (clock_.tick >= up_tick_) BringUp(loss);
   }
   if (down_ || next_loss_ == scenario_.losses.size()) return;
   const LossScript& loss = scenario_.losses[next_loss_];
   if (clock_.tick < loss.tick) return;
   ++next_loss_;
+  Lose(loss);
+  if (loss.give_up_tick == clock_.tick && !failed_) GiveUp();
+}
+
+void World::BringUp(const LossScript& loss) {
+  down_ = submit_fails_ = false;
+  block_count_ = loss.block_count;
+  block_count_min_ = std::min(block_count_min_, block_count_);
+  ++epoch_;
+  Count("layout changes", stages_ != loss.stages);
+  stages_ = loss.stages;
+  replica_ = std::make_unique<FakeReplica>(Shape(loss.stages, loss.group));
+  fairness_->OnEpoch(stages_);
+  engine_->Resume({.epoch = epoch_,
+                   .block_count = block_count_,
+                   .stages = loss.stages,
+                   .ranks = loss.stages * loss.group});
+  Trace("resume epoch ", epoch_, " with ", block_count_, " blocks, ", loss.stages, " stages of ",
+        loss.group);
+}
+
+// The wait for workers has run out: what is there must end, what comes is refused.
+void World::GiveUp() {
+  refusing_ = true;
+  for (Client& client : clients_) {
+    if (client.oracle == nullptr || client.oracle->finished()) continue;
+    client.must_end = client.may_fail = true;
+    Count("requests given up");
+  }
+  engine_->FailRequests(absl::UnavailableError("no workers"));
+  Trace("give up");
+}
+
+void World::Lose(const LossScript& loss) {
   down_ = true;
   up_tick_ = clock_.tick + loss.ticks_down;
   if (!scenario_.options.heal) failed_ = true;
   Count("losses");
   Trace("loss ", static_cast<int>(loss.kind));
-  const bool in_flight = !plans_.empty() || !outcomes_.empty();
+  const bool in_flight = replica_->in_flight() > 0 || !outcomes_.empty();
   // What was run may still come, late, in the next epoch.
   for (StepOutcome& outcome : outcomes_) stale_.push_back(std::move(outcome));
   outcomes_.clear();
-  if (loss.kind == LossScript::Kind::kOutcome && !plans_.empty()) {
-    outcomes_.push_back({.epoch = epoch_,
-                         .step = plans_.front().step,
-                         .status = absl::UnavailableError("worker lost")});
-    plans_.clear();
-    handler_(outcomes_.front());
-    outcomes_.clear();
+  if (loss.kind == LossScript::Kind::kOutcome && replica_->in_flight() > 0) {
+    handler_({.epoch = epoch_,
+              .step = replica_->oldest().step,
+              .status = absl::UnavailableError("worker lost")});
     return;
   }
-  plans_.clear();
   submit_fails_ = true;
-  if (loss.kind != LossScript::Kind::kSubmit || in_flight) {
+  if (loss.kind == LossScript::Kind::kPlanned) {
+    engine_->Pause(absl::UnavailableError("a worker joins"));
+  } else if (loss.kind != LossScript::Kind::kSubmit || in_flight) {
     engine_->ReportLoss(absl::UnavailableError("heartbeat late"));
   }
 }
 
 void World::Execute() {
-  while (!plans_.empty() && random_.Percent(scenario_.execute_percent)) {
-    StepOutcome outcome = worker_->Execute(plans_.front());
-    int tokens = 0;
-    for (const Chunk& chunk : plans_.front().chunks) tokens += chunk.count;
-    outcome.compute_s = 0.002 + 0.0002 * tokens;
-    if (!worker_->violation().empty())
-      Fail(StrCat("plan ", outcome.step, " breaks a rule: ", worker_->violation()));
-    plans_.pop_front();
-    outcomes_.push_back(std::move(outcome));
-    if (random_.Percent(50)) break;
+  if (down_) return;
+  for (int stage = 0; stage < stages_; ++stage) {
+    while (replica_->Ready(stage) && random_.Percent(scenario_.execute_percent)) {
+      int tokens = 0;
+      for (const Chunk& chunk : replica_->oldest().chunks) tokens += chunk.count;
+      std::optional<StepOutcome> outcome = replica_->Run(stage);
+      if (!replica_->violation().empty()) {
+        Fail(StrCat("a plan breaks a rule: ", replica_->violation()));
+      }
+      if (outcome.has_value()) {
+        outcome->compute_s = 0.002 + 0.0002 * tokens;
+        outcomes_.push_back(*std::move(outcome));
+      }
+      if (random_.Percent(50)) break;
+    }
   }
 }
 
@@ -288,13 +342,16 @@ void World::Deliver() {
 void World::TurnEngine() {
   if (!random_.Percent(scenario_.turn_percent)) return;
   engine_->Turn();
-  // A cancellation stands behind the submissions before it, then acts at once.
+  if (!down_) refusing_ = false;
+  // A cancellation stands behind the submissions before it, then acts at once. So does the end of
+  // all.
   const int turns_max =
       static_cast<int>(clients_.size()) / scenario_.options.submits_per_turn_max + 1;
   for (Client& client : clients_) {
-    if (!client.cancel_sent || !client.oracle->AwaitsCancelled()) continue;
-    if (++client.turns_since_cancel > turns_max) {
-      Fail(StrCat("request ", client.script.request.id.value, " outlives its cancellation"));
+    const bool cancelled = client.cancel_sent && client.oracle->AwaitsCancelled();
+    const bool ended = client.must_end && !client.oracle->finished();
+    if ((cancelled || ended) && ++client.turns_since_end > turns_max) {
+      Fail(StrCat("request ", client.script.request.id.value, " outlives its end"));
     }
   }
 }
@@ -306,7 +363,8 @@ void World::OnEvent(size_t index, const SeqEvent& event) {
         " finish ", event.finish.has_value() ? static_cast<int>(*event.finish) : -1, " cached ",
         event.cached_tokens);
   if (client.oracle == nullptr) return Fail("an event of a refused request");
-  std::string wrong = client.oracle->OnEvent(event, block_count_min_, failed_ || drained_);
+  std::string wrong =
+      client.oracle->OnEvent(event, block_count_min_, failed_ || drained_ || client.may_fail);
   if (!wrong.empty()) Fail(StrCat("request ", event.request.value, ": ", wrong));
   if (event.first) CheckCached(client, event);
   fairness_->OnEvent(event);
@@ -401,7 +459,8 @@ void World::CheckEnd() {
 WorldResult World::Run() {
   const sched::Config& config = scenario_.options.scheduler;
   block_count_ = block_count_min_ = config.block_count;
-  worker_ = std::make_unique<FakeWorker>(1, block_count_, config.block_size, config.max_sequences);
+  stages_ = scenario_.options.stages;
+  replica_ = std::make_unique<FakeReplica>(Shape(stages_, scenario_.group));
   fairness_ = std::make_unique<FairnessOracle>(scenario_);
   for (const ClientScript& script : scenario_.clients) clients_.emplace_back(script);
   auto engine = Engine::Create(scenario_.options, this, &clock_);
