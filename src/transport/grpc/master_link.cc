@@ -3,7 +3,6 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <spdlog/spdlog.h>
 
 #include <condition_variable>
 #include <deque>
@@ -309,8 +308,6 @@ void GrpcMasterLink::ReportGone() {
                                        : "no connection to the master at ",
                            options_.master, ": ", what));
   }
-  spdlog::log(permanent ? spdlog::level::err : spdlog::level::warn, "{}",
-              std::string(reason.message()));
   handler_->OnGone(reason, permanent);
 }
 
