@@ -14,6 +14,7 @@ inline constexpr int kExitOk = 0, kExitFailure = 1, kExitUsage = 2;
 
 int RunServe(std::vector<std::string> args);
 int RunMaster(std::vector<std::string> args);
+int RunWorker(std::vector<std::string> args);
 int RunInspect(std::vector<std::string> args);
 int RunOptions(std::vector<std::string> args);
 

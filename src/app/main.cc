@@ -28,6 +28,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"serve", "serve a model over HTTP (OpenAI routes)", RunServe},
     {"master", "serve models that workers compute, one or many of them", RunMaster},
+    {"worker", "offer this machine to a master", RunWorker},
     {"inspect", "show what is in a model file", RunInspect},
     {"options", "list all options of serve, or write docs/configuration.md", RunOptions},
 };

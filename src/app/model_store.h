@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "model/config.h"
+#include "source/shard_cache.h"
 #include "staffel/cluster.h"
 #include "staffel/model_file.h"
 #include "staffel/status.h"
@@ -21,6 +23,8 @@ struct StoredModel {
   std::string digest;
   std::unique_ptr<ModelFile> file;
   ModelConfig config;
+  // Not null: only the headers of `file` are there, and what ModelStore::Provide has provided.
+  std::unique_ptr<ShardCache> cache;
 };
 
 class ModelStore {
@@ -32,8 +36,16 @@ class ModelStore {
   explicit ModelStore(Options options) : options_(std::move(options)) {}
 
   // Looks for a file with the reference's digest: at its path, then by its name in the folder for
-  // models. NotFound: says what was looked at, and what was wrong with each.
-  Result<std::shared_ptr<const StoredModel>> Find(const ModelRef& model, MasterLink& master);
+  // models; else opens the cache, for which the master is asked for the headers if they are not
+  // there. Errors say what was looked at, and what was wrong with each.
+  Result<std::shared_ptr<const StoredModel>> Find(const ModelRef& model, MasterLink& master,
+                                                  const std::function<bool()>& cancelled);
+
+  // Makes these ranges of the model readable; returns the bytes that came from the master. See
+  // ShardCache::Provide.
+  static Result<int64_t> Provide(const StoredModel& model, const std::vector<ModelRange>& ranges,
+                                 MasterLink& master, const std::function<void(double)>& progress,
+                                 const std::function<bool()>& cancelled);
 
  private:
   // What a path led to when its digest was taken last.
@@ -47,6 +59,8 @@ class ModelStore {
     std::string digest;
   };
   Result<std::shared_ptr<const StoredModel>> Open(const std::string& path, const ModelRef& model);
+  Result<std::shared_ptr<const StoredModel>> OpenCache(const ModelRef& model, MasterLink& master,
+                                                       const std::function<bool()>& cancelled);
 
   const Options options_;
   std::map<std::string, Known> digests_;  // by path

@@ -7,6 +7,7 @@
 #include "base/option_values.h"
 #include "base/strings.h"
 #include "model/model.h"
+#include "source/range_set.h"
 
 namespace staffel {
 namespace {
@@ -90,7 +91,7 @@ Status ResidentShard::FillCapacity(Capacity* capacity) const {
   if (capacity->memory_bytes > 0) return absl::OkStatus();
   capacity->memory_bytes = 0;
   return absl::ResourceExhaustedError(
-      StrCat("rank ", shard_.rank, " needs ", HumanBytes(need_.weights), " for weights and ",
+      StrCat("it needs ", HumanBytes(need_.weights), " for weights and ",
              HumanBytes(need_.work + kReserveBytes), " for its work; this worker has ",
              HumanBytes(memory_bytes_), " of memory"));
 }

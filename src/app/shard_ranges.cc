@@ -1,9 +1,8 @@
 #include "app/shard_ranges.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "device/program_check.h"
+#include "source/range_set.h"
 
 namespace staffel {
 namespace {
@@ -19,21 +18,6 @@ int64_t OffsetOf(const uint8_t* bytes, const std::vector<ModelPart>& parts) {
   }
   STAFFEL_CHECK(false) << "a tensor must lie in its model's files";
   return -1;
-}
-
-void Merge(std::vector<ModelRange>& ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const ModelRange& a, const ModelRange& b) { return a.offset < b.offset; });
-  size_t kept = 0;
-  for (const ModelRange& range : ranges) {
-    if (kept > 0 && range.offset <= ranges[kept - 1].offset + ranges[kept - 1].size) {
-      ModelRange& last = ranges[kept - 1];
-      last.size = std::max(last.size, range.offset + range.size - last.offset);
-    } else {
-      ranges[kept++] = range;
-    }
-  }
-  ranges.resize(kept);
 }
 
 }  // namespace
@@ -55,14 +39,8 @@ Result<std::vector<ModelRange>> ShardRanges(const Program& program, const ModelF
     }
     for (int r = 0; r < slice.rows.size(); ++r) ranges.push_back({offset + r * stride, row_bytes});
   }
-  Merge(ranges);
+  Normalise(&ranges);
   return ranges;
-}
-
-int64_t TotalBytes(const std::vector<ModelRange>& ranges) {
-  int64_t bytes = 0;
-  for (const ModelRange& range : ranges) bytes += range.size;
-  return bytes;
 }
 
 }  // namespace staffel

@@ -10,12 +10,9 @@
 
 namespace staffel {
 
-// Offsets count through the model's files in their order. Ascending, none touch each other; the
+// Offsets count through the model's files in their order. A normalised set; the
 // part of a matrix that is cut by columns is one range a row. Headers are not among them.
 // NotFound / InvalidArgument name the tensor.
 Result<std::vector<ModelRange>> ShardRanges(const Program& program, const ModelFile& file);
-
-// Sum of the sizes.
-int64_t TotalBytes(const std::vector<ModelRange>& ranges);
 
 }  // namespace staffel

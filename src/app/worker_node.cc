@@ -69,6 +69,7 @@ void WorkerNode::Connect(MasterLink* link) {
   std::lock_guard lock(mutex_);
   STAFFEL_CHECK(link_ == nullptr) << "one connection at a time";
   link_ = link;
+  ++connection_;
 }
 
 void WorkerNode::Disconnect() {
@@ -215,13 +216,14 @@ void WorkerNode::Work() {
   LeaveEpoch();
 }
 
+// Disconnect waits for the step thread: the link lives as long as the message is being handled.
+MasterLink* WorkerNode::CurrentLink() const {
+  std::lock_guard lock(mutex_);
+  return link_;
+}
+
 void WorkerNode::Send(const WorkerMessage& message) {
-  MasterLink* link = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    link = link_;
-  }
-  // Disconnect waits for the step thread, so that the link lives through this.
+  MasterLink* const link = CurrentLink();
   if (link != nullptr) link->Send(message);
 }
 
@@ -300,21 +302,31 @@ void WorkerNode::Handle(const Configure& configure) {
   Send(capacity);
 }
 
-Status WorkerNode::TakeShard(const Configure& configure, Capacity* capacity) {
-  MasterLink* link = nullptr;
+// One for each connection: the way to the master may lead through another interface now, and a
+// master that has started anew may use the numbers of epochs again that the endpoint has closed.
+Status WorkerNode::OpenEndpoint(MasterLink& link) {
+  std::unique_ptr<CommEndpoint> old;
   {
     std::lock_guard lock(mutex_);
-    link = link_;
+    if (endpoint_ != nullptr && endpoint_connection_ == connection_) return absl::OkStatus();
+    endpoint_connection_ = connection_;
+    old = std::move(endpoint_);
   }
+  old = nullptr;  // its port may be the new one's
+  STAFFEL_ASSIGN_OR_RETURN(std::unique_ptr<CommEndpoint> endpoint,
+                           make_endpoint_(link.local_address()));
+  std::lock_guard lock(mutex_);
+  endpoint_ = std::move(endpoint);
+  return absl::OkStatus();
+}
+
+Status WorkerNode::TakeShard(const Configure& configure, Capacity* capacity) {
+  MasterLink* const link = CurrentLink();
   if (link == nullptr) return absl::UnavailableError("the master is gone");
-  if (endpoint_ == nullptr) {
-    STAFFEL_ASSIGN_OR_RETURN(std::unique_ptr<CommEndpoint> endpoint,
-                             make_endpoint_(link->local_address()));
-    std::lock_guard lock(mutex_);
-    endpoint_ = std::move(endpoint);
-  }
+  STAFFEL_RETURN_IF_ERROR(OpenEndpoint(*link));
   capacity->comm_address = endpoint_->address();
-  Result<std::shared_ptr<const StoredModel>> model = store_.Find(configure.model, *link);
+  Result<std::shared_ptr<const StoredModel>> model =
+      store_.Find(configure.model, *link, [this] { return cancelled(); });
   if (!model.ok()) return model.status();
   if (shard_ == nullptr || !shard_->IsLoaded(1) || !shard_->Matches(configure, **model)) {
     SetShard(nullptr);
@@ -380,16 +392,26 @@ Status WorkerNode::JoinEpoch(const Form& form, Formed* formed) {
 }
 
 Status WorkerNode::LoadShard(const Form& form, Formed* formed) {
+  MasterLink* const link = CurrentLink();
+  if (link == nullptr) return absl::UnavailableError("the master is gone");
   const Time begin = clock_.Now();
   Time reported = begin;
-  const auto progress = [&](double share) {
+  const auto report = [&](double share) {
     const Time now = clock_.Now();
     if (now - reported < kProgressInterval) return;
     reported = now;
     Send(FormProgress{form.replica, form.epoch, std::clamp(share, 0.0, 1.0)});
   };
-  STAFFEL_RETURN_IF_ERROR(
-      shard_->Load(*backend_, clock_, form.block_count, progress, [this] { return cancelled(); }));
+  const auto given_up = [this] { return cancelled(); };
+  // Bytes that come over a network take most of the time.
+  const double fetch_share = shard_->model()->cache == nullptr ? 0 : 0.8;
+  STAFFEL_ASSIGN_OR_RETURN(formed->bytes_fetched,
+                           ModelStore::Provide(
+                               *shard_->model(), shard_->ranges(), *link,
+                               [&](double share) { report(share * fetch_share); }, given_up));
+  STAFFEL_RETURN_IF_ERROR(shard_->Load(
+      *backend_, clock_, form.block_count,
+      [&](double share) { report(fetch_share + share * (1 - fetch_share)); }, given_up));
   formed->bytes_read = shard_->model_bytes();
   formed->load_s = Seconds(clock_.Now() - begin);
   std::lock_guard lock(beat_mutex_);

@@ -35,8 +35,8 @@ struct WorkerNodeOptions {
 
 class WorkerNode final : public MasterHandler {
  public:
-  // Opens this process's part of the data plane, once, at the first Configure. `local_address`: of
-  // the interface that leads to the master.
+  // Opens this process's part of the data plane, at the first Configure of a connection; the one
+  // before has ended. `local_address`: of the interface that leads to the master.
   using MakeEndpoint =
       std::function<Result<std::unique_ptr<CommEndpoint>>(const std::string& local_address)>;
 
@@ -85,6 +85,7 @@ class WorkerNode final : public MasterHandler {
   void Handle(const Abort& abort);
   void Handle(const Release& release);
   void Handle(const Step& step);
+  Status OpenEndpoint(MasterLink& link);
   Status TakeShard(const Configure& configure, Capacity* capacity);
   Status JoinEpoch(const Form& form, Formed* formed);
   Status LoadShard(const Form& form, Formed* formed);
@@ -93,6 +94,7 @@ class WorkerNode final : public MasterHandler {
   void SetShard(std::unique_ptr<ResidentShard> shard);
   int64_t FreeMemory() const;
   Status Named(const Status& status) const;
+  MasterLink* CurrentLink() const;
   void Send(const WorkerMessage& message);
   bool cancelled() const { return cancel_.load(std::memory_order_relaxed); }
 
@@ -104,14 +106,16 @@ class WorkerNode final : public MasterHandler {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<MasterMessage> queue_;         // guarded by mutex_
-  bool stop_ = false;                       // guarded by mutex_
-  bool running_ = false;                    // guarded by mutex_; a message is being handled
-  ReplicaId running_replica_;               // guarded by mutex_; invalid: of no epoch
-  int running_epoch_ = 0;                   // guarded by mutex_
-  MasterLink* link_ = nullptr;              // guarded by mutex_; used by the step thread
-  std::unique_ptr<CommEndpoint> endpoint_;  // set once, under mutex_
+  std::deque<MasterMessage> queue_;   // guarded by mutex_
+  bool stop_ = false;                 // guarded by mutex_
+  bool running_ = false;              // guarded by mutex_; a message is being handled
+  ReplicaId running_replica_;         // guarded by mutex_; invalid: of no epoch
+  int running_epoch_ = 0;             // guarded by mutex_
+  uint64_t connection_ = 0;           // guarded by mutex_; rises with each
+  uint64_t endpoint_connection_ = 0;  // guarded by mutex_; that endpoint_ belongs to
+  MasterLink* link_ = nullptr;        // guarded by mutex_; used by the step thread
   // Written by the step thread under mutex_, read by it without.
+  std::unique_ptr<CommEndpoint> endpoint_;
   std::optional<Assignment> assignment_;
   std::unique_ptr<ResidentShard> shard_;
   std::atomic<bool> cancel_ = false;  // the message being handled is void

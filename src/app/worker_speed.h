@@ -1,0 +1,13 @@
+// How fast a device is beside others.
+#pragma once
+
+#include "staffel/backend.h"
+#include "staffel/clock.h"
+
+namespace staffel {
+
+// Reads weights as a decode step does, for about 20 ms: gigabytes per second of a quantised matrix
+// times one row. 1 when it cannot be measured.
+double MeasureSpeed(Backend& backend, const Clock& clock);
+
+}  // namespace staffel
