@@ -12,7 +12,8 @@ namespace {
 
 // A connection that took part in so many failures is set aside, whosever fault they are.
 constexpr int kSuspicionMax = 3;
-// How long the memory that a Capacity has shown is believed, where it is less than Hello's.
+// How long the memory that a Capacity has shown is believed at least, where it is less than
+// Hello's.
 constexpr Duration kMemoryKnown = std::chrono::seconds(60);
 
 // 256 bits that nobody can know without the key.
@@ -87,8 +88,8 @@ void State::StartForming(Replica& replica) {
     if (!size.ok()) {
       // Shares that reckon with what there is may fit; if they have done so already, it is the
       // worker.
-      const int64_t usable = std::max<int64_t>(capacity.memory_bytes, 0) + capacity.weight_bytes;
-      if (usable > 0 && (worker.memory_bytes == 0 || usable < worker.memory_bytes)) {
+      const int64_t usable = std::max<int64_t>(capacity.memory_bytes + capacity.weight_bytes, 1);
+      if (worker.memory_bytes == 0 || usable < worker.memory_bytes) {
         worker.memory_bytes = usable;
         worker.memory_known_until = now + kMemoryKnown;
       } else {

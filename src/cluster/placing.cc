@@ -1,6 +1,7 @@
 // Who gets which workers: replicas that wait, replicas whose worker leaves, replicas that could do
 // better.
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "base/check.h"
@@ -24,17 +25,22 @@ class Placer {
 
   void Run() {
     s_.place_at = Time::max();
+    const bool any_waits = std::any_of(s_.replicas.begin(), s_.replicas.end(),
+                                       [](const Replica& replica) { return replica.waiting(); });
     for (auto& [id, worker] : s_.workers) {
+      Note(s_.RecordOf(worker).set_aside_until);
+      // Memory that was short is looked for again only by those who cannot serve without.
+      if (!any_waits) continue;
       if (worker.memory_known_until <= s_.now) {
         worker.memory_bytes = worker.hello.devices[0].memory_bytes;
         worker.memory_known_until = Time::max();
       }
       Note(worker.memory_known_until);
-      Note(s_.RecordOf(worker).set_aside_until);
     }
     CollectFree();
     RestartDegraded();
     PlaceWaiting();
+    TakeFromOthers();
     HandOver();
     Improve();
     s_.ReleaseLeavers();
@@ -71,13 +77,20 @@ class Placer {
   }
 
   std::vector<Candidate> FreeFor(const Replica& replica) const {
-    std::vector<Candidate> candidates;
-    for (const Candidate& candidate : free_) {
+    return MatchingOf(replica, free_);
+  }
+
+  // In the order of joining.
+  std::vector<Candidate> MatchingOf(const Replica& replica,
+                                    const std::vector<Candidate>& candidates) const {
+    std::vector<Candidate> matching;
+    for (const Candidate& candidate : candidates) {
       if (s_.LabelsMatch(s_.pool(replica), s_.workers.at(candidate.worker))) {
-        candidates.push_back(candidate);
+        matching.push_back(candidate);
       }
     }
-    return candidates;
+    SortByJoin(matching);
+    return matching;
   }
 
   // Members that may stay, and free workers.
@@ -105,8 +118,8 @@ class Placer {
   PlacementPolicy WantedPolicy(const PoolConfig& pool) const {
     PlacementPolicy policy{pool.tensor_parallel, pool.pipeline_parallel};
     if (pool.kv_blocks > 0) {
-      policy.context_tokens = static_cast<int>(
-          std::min<int64_t>(pool.kv_blocks * pool.options.block_size, pool.max_model_len));
+      policy.context_tokens = static_cast<int>(std::min<int64_t>(
+          pool.kv_blocks * pool.options.block_size, std::numeric_limits<int>::max()));
     } else if (pool.kv_memory_bytes == 0) {
       policy.context_tokens = pool.max_model_len;
     }
@@ -130,9 +143,13 @@ class Placer {
     return other;
   }
 
-  Result<Choice> ChooseWith(const Replica& replica, const std::vector<Candidate>& candidates,
+  Result<Choice> ChooseWith(const Replica& replica, std::vector<Candidate> candidates,
                             PlacementPolicy policy, bool fewest) const {
     const PoolConfig& pool = s_.pool(replica);
+    for (Candidate& candidate : candidates) {
+      int64_t& memory = candidate.device.memory_bytes;
+      if (memory > 0) memory = std::max<int64_t>(memory - pool.kv_memory_bytes, 1);
+    }
     const size_t needed = static_cast<size_t>(std::max(policy.tensor_parallel, 1)) *
                           std::max(policy.pipeline_parallel, 1);
     if (candidates.size() < needed)
@@ -177,14 +194,14 @@ class Placer {
     std::vector<Wish> wishes;
     for (Replica& replica : s_.replicas) {
       if (!replica.waiting()) continue;
+      held_back_.insert(replica.pool);
       if (replica.retry_at > s_.now || WaitsForMore(replica)) {
         Note(replica.retry_at);
-        held_back_.insert(replica.pool);
         continue;
       }
-      Result<Choice> choice =
-          ChooseFor(replica, FreeFor(replica), 0, /*fewest=*/true, replica.has_served);
+      Result<Choice> choice = ChooseFewest(replica, free_, replica.has_served);
       if (!choice.ok()) {
+        lacking_.push_back(&replica);
         replica.reason =
             StrCat(std::string(choice.status().message()), s_.DescribeSetAside(replica.pool));
         continue;
@@ -196,7 +213,101 @@ class Placer {
       while (end < wishes.size() && wishes[end].replica->pool == wishes[begin].replica->pool) ++end;
       ShareRest(absl::MakeSpan(wishes).subspan(begin, end - begin));
     }
-    for (Wish& wish : wishes) s_.Begin(*wish.replica, std::move(wish.choice), /*improving=*/false);
+    for (Wish& wish : wishes) {
+      s_.Begin(*wish.replica, std::move(wish.choice), /*improving=*/false);
+      if (!AnyWaits(wish.replica->pool)) held_back_.erase(wish.replica->pool);
+    }
+  }
+
+  bool AnyWaits(int pool) const {
+    return std::any_of(s_.replicas.begin(), s_.replicas.end(), [&](const Replica& replica) {
+      return replica.pool == pool && replica.waiting();
+    });
+  }
+
+  // As few workers as possible, none that another pool asks for by more labels if others do.
+  Result<Choice> ChooseFewest(const Replica& replica, const std::vector<Candidate>& candidates,
+                              bool may_degrade) const {
+    const std::vector<Candidate> all = MatchingOf(replica, candidates);
+    std::vector<Candidate> plain;
+    for (const Candidate& candidate : all) {
+      if (!IsSpecial(replica, s_.workers.at(candidate.worker))) plain.push_back(candidate);
+    }
+    if (plain.size() < all.size()) {
+      Result<Choice> choice = ChooseFor(replica, plain, 0, /*fewest=*/true, false);
+      if (choice.ok()) return choice;
+    }
+    return ChooseFor(replica, all, 0, /*fewest=*/true, may_degrade);
+  }
+
+  bool IsSpecial(const Replica& replica, const Worker& worker) const {
+    const PoolConfig& own = s_.pool(replica);
+    return std::any_of(s_.pools.begin(), s_.pools.end(), [&](const PoolConfig& pool) {
+      return pool.labels.size() > own.labels.size() && s_.LabelsMatch(pool, worker);
+    });
+  }
+
+  // A replica that cannot be placed gets workers of others that can do without them.
+  void TakeFromOthers() {
+    for (Replica* replica : lacking_) {
+      std::vector<Wish> wishes = PlanTaking(*replica);
+      if (!wishes.empty()) Take(*replica, std::move(wishes));
+    }
+  }
+
+  // `replica` in its wanted layout, and those it takes workers from with what is left: one of them,
+  // the last first, or else several. Empty: impossible.
+  std::vector<Wish> PlanTaking(Replica& replica) {
+    std::vector<Replica*> all;
+    for (auto donor = s_.replicas.rbegin(); donor != s_.replicas.rend(); ++donor) {
+      if (donor->serving() && &*donor != &replica) all.push_back(&*donor);
+    }
+    for (Replica* donor : all) {
+      std::vector<Wish> wishes = PlanTakingFrom(replica, {donor});
+      if (!wishes.empty()) return wishes;
+    }
+    return all.size() > 1 ? PlanTakingFrom(replica, all) : std::vector<Wish>();
+  }
+
+  std::vector<Wish> PlanTakingFrom(Replica& replica, const std::vector<Replica*>& donors) {
+    std::vector<Candidate> rest = free_;
+    for (WorkerId member : replica.members) {
+      if (!s_.workers.at(member).leaving) rest.push_back(CandidateOf(s_.workers.at(member)));
+    }
+    for (const Replica* donor : donors) {
+      for (WorkerId member : donor->members) {
+        const Worker& worker = s_.workers.at(member);
+        if (worker.leaving) return {};  // the donor is about to change anyway
+        rest.push_back(CandidateOf(worker));
+      }
+    }
+    // Those that can take few workers choose first.
+    std::vector<Replica*> order = {&replica};
+    order.insert(order.end(), donors.begin(), donors.end());
+    std::stable_sort(order.begin(), order.end(), [&](const Replica* a, const Replica* b) {
+      return s_.pool(*a).labels.size() > s_.pool(*b).labels.size();
+    });
+    std::vector<Wish> wishes;
+    for (Replica* each : order) {
+      Result<Choice> choice = ChooseFewest(*each, rest, each != &replica && each->degraded);
+      if (!choice.ok()) return {};
+      Remove(*choice, rest);
+      wishes.push_back({each, *std::move(choice)});
+    }
+    return wishes;
+  }
+
+  void Take(const Replica& taker, std::vector<Wish> wishes) {
+    const std::string reason = StrCat(s_.NameOf(taker), " needs workers of other replicas");
+    for (const Wish& wish : wishes) {
+      if (!wish.replica->serving()) continue;
+      s_.EndServing(*wish.replica, absl::UnavailableError(reason), /*planned=*/true);
+    }
+    CollectFree();
+    for (Wish& wish : wishes) {
+      Remove(wish.choice, free_);
+      s_.Begin(*wish.replica, std::move(wish.choice), /*improving=*/false);
+    }
   }
 
   // Wishes of one pool: those with an open layout divide what they and nobody have.
@@ -271,12 +382,6 @@ class Placer {
   }
 
   void Improve() {
-    // Workers that a replica is about to need are not to be taken from it.
-    std::erase_if(free_, [&](const Candidate& candidate) {
-      return std::any_of(held_back_.begin(), held_back_.end(), [&](int pool) {
-        return s_.LabelsMatch(s_.pools[pool], s_.workers.at(candidate.worker));
-      });
-    });
     std::vector<Replica*> order;  // small ones first
     for (Replica& replica : s_.replicas) {
       if (replica.serving()) order.push_back(&replica);
@@ -285,13 +390,9 @@ class Placer {
       return a->members.size() < b->members.size();
     });
     for (Replica* replica : order) {
-      if (FreeFor(*replica).empty()) {
-        replica->improvable_since.reset();
-        continue;
-      }
-      Result<Choice> choice =
-          ChooseFor(*replica, OwnAndFree(*replica), 0, /*fewest=*/false, /*may_degrade=*/true);
-      if (!choice.ok() || !IsBetter(*replica, *choice)) {
+      if (!replica->serving()) continue;  // has given workers to another
+      std::vector<Wish> wishes = PlanBetter(*replica);
+      if (wishes.empty()) {
         replica->improvable_since.reset();
         continue;
       }
@@ -303,12 +404,41 @@ class Placer {
                                 replica->improve_after);
       if (due > s_.now) {
         Note(due);
-        continue;
+      } else if (wishes.size() > 1) {
+        Take(*replica, std::move(wishes));
+      } else {
+        const size_t count = wishes[0].choice.workers.size();
+        Change(*replica, std::move(wishes[0].choice),
+               StrCat("a better layout over ", count, " workers is possible"), /*improving=*/true);
       }
-      const size_t count = choice->workers.size();
-      Change(*replica, *std::move(choice),
-             StrCat("a better layout over ", count, " workers is possible"), /*improving=*/true);
     }
+  }
+
+  // A better layout with free workers, or the wanted one with workers of others.
+  std::vector<Wish> PlanBetter(Replica& replica) {
+    std::vector<Wish> wishes;
+    std::vector<Candidate> candidates = OwnAndFree(replica);
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      const Worker& worker = s_.workers.at(candidate.worker);
+      return !worker.replica.valid() && IsHeldBack(worker, replica);
+    });
+    if (candidates.size() > replica.members.size()) {
+      Result<Choice> choice =
+          ChooseFor(replica, candidates, 0, /*fewest=*/false, /*may_degrade=*/true);
+      if (choice.ok() && IsBetter(replica, *choice)) {
+        wishes.push_back({&replica, *std::move(choice)});
+        return wishes;
+      }
+    }
+    return replica.degraded ? PlanTaking(replica) : wishes;
+  }
+
+  // Workers that a waiting replica may need are kept for it; but what a pool asked for at least
+  // comes before the needs of later pools.
+  bool IsHeldBack(const Worker& worker, const Replica& replica) const {
+    return std::any_of(held_back_.begin(), held_back_.end(), [&](int pool) {
+      return s_.LabelsMatch(s_.pools[pool], worker) && !(replica.degraded && replica.pool <= pool);
+    });
   }
 
   bool IsBetter(const Replica& replica, const Choice& choice) const {
@@ -324,8 +454,9 @@ class Placer {
   }
 
   State& s_;
-  std::vector<Candidate> free_;  // no rank of a replica, may be one; in the order of joining
-  std::set<int> held_back_;      // pools with a replica that waits for a moment yet
+  std::vector<Candidate> free_;    // no rank of a replica, may be one; in the order of joining
+  std::set<int> held_back_;        // pools with a replica that waits
+  std::vector<Replica*> lacking_;  // replicas that free workers do not suffice for
 };
 
 }  // namespace

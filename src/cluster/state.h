@@ -32,7 +32,8 @@ struct Worker {
   bool leaving = false;
   bool released = false;  // leaving, and told that it may
   std::string leaving_reason;
-  // Usable memory: what Hello said, or less, as its last Capacity has shown, until a time.
+  // Usable memory: what Hello said, or less, as its last Capacity has shown; then until that time
+  // at least.
   int64_t memory_bytes = 0;
   Time memory_known_until = Time::max();
 

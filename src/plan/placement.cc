@@ -1,6 +1,7 @@
 #include "plan/placement.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -111,23 +112,31 @@ std::optional<std::vector<Selection>> AllSelections(const std::vector<std::vecto
   return selections;
 }
 
-// Each machine alone, and the fastest devices of every number.
+// Each machine alone, and of every number the fastest devices and those with most memory.
 std::vector<Selection> SomeSelections(const ClusterShape& cluster) {
+  const int count = static_cast<int>(cluster.devices.size());
   std::map<std::string, Selection> machines;
-  std::vector<int> by_speed(cluster.devices.size());
-  std::iota(by_speed.begin(), by_speed.end(), 0);
-  std::stable_sort(by_speed.begin(), by_speed.end(), [&](int a, int b) {
-    return cluster.devices[a].speed > cluster.devices[b].speed;
-  });
-  for (int i = 0; i < static_cast<int>(cluster.devices.size()); ++i) {
-    machines[MachineOf(cluster, i)].push_back(i);
-  }
+  for (int i = 0; i < count; ++i) machines[MachineOf(cluster, i)].push_back(i);
   std::vector<Selection> selections;
   for (auto& [name, selection] : machines) selections.push_back(std::move(selection));
-  for (size_t count = 1; count <= by_speed.size(); ++count) {
-    selections.emplace_back(by_speed.begin(), by_speed.begin() + count);
-    std::sort(selections.back().begin(), selections.back().end());
-  }
+
+  auto add_best_of_every_number = [&](auto better) {
+    std::vector<int> order(count);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return better(cluster.devices[a], cluster.devices[b]); });
+    for (int taken = 1; taken <= count; ++taken) {
+      selections.emplace_back(order.begin(), order.begin() + taken);
+      std::sort(selections.back().begin(), selections.back().end());
+    }
+  };
+  add_best_of_every_number(
+      [](const DeviceShape& a, const DeviceShape& b) { return a.speed > b.speed; });
+  auto memory = [](const DeviceShape& device) {
+    return device.memory_bytes > 0 ? device.memory_bytes : std::numeric_limits<int64_t>::max();
+  };
+  add_best_of_every_number(
+      [&](const DeviceShape& a, const DeviceShape& b) { return memory(a) > memory(b); });
   return selections;
 }
 
@@ -139,6 +148,7 @@ std::vector<Selection> SelectionsOf(const ClusterShape& cluster) {
   std::sort(selections.begin(), selections.end(), [](const Selection& a, const Selection& b) {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
   });
+  selections.erase(std::unique(selections.begin(), selections.end()), selections.end());
   return selections;
 }
 

@@ -29,7 +29,8 @@ Result<Placement> PlaceInOrder(const ModelShape& model, const ClusterShape& clus
 // The cheapest of what `policy` leaves open: the layout, the devices and their order. Tensor groups
 // lie within a machine where devices suffice. A device is left out if the cost without it is lower,
 // or higher by less than 2 %. For up to 256 different selections of devices the search is complete;
-// beyond, each machine alone and the fastest devices of every number are tried.
+// beyond, each machine alone, and of every number the fastest devices and those with most memory
+// are tried.
 // Errors as above.
 Result<Placement> ChoosePlacement(const ModelShape& model, const ClusterShape& cluster,
                                   const PlacementPolicy& policy);
