@@ -7,7 +7,7 @@ WORKDIR /src
 COPY scripts/install_dependencies.sh scripts/
 RUN bash scripts/install_dependencies.sh
 COPY . .
-RUN cmake --preset cpu -DSTAFFEL_BUILD_TESTS=OFF -DSTAFFEL_BUILD_BENCHMARKS=OFF \
+RUN cmake --preset cpu -DSTAFFEL_WERROR=OFF -DSTAFFEL_BUILD_TESTS=OFF -DSTAFFEL_BUILD_BENCHMARKS=OFF \
  && cmake --build build --target staffel \
  && strip build/staffel \
  # The shared libraries that the binary needs beyond libc, by path, for the final image.
