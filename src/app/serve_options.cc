@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "absl/strings/ascii.h"
+#include "app/worker_options.h"
 #include "base/strings.h"
 
 namespace staffel {
@@ -194,6 +195,7 @@ Status FinishServeOptions(ServeOptions* options) {
 
 std::string ConfigurationMarkdown() {
   ServeOptions options;
+  WorkerOptions worker;
   return StrCat(
       "# Configuration\n\n"
       "<!-- Made by `staffel options --markdown`; a test compares the two. -->\n\n"
@@ -211,7 +213,9 @@ std::string ConfigurationMarkdown() {
       "list.\n"
       "- Variables that Kubernetes makes for a service called `staffel` (`STAFFEL_SERVICE_HOST`, "
       "`STAFFEL_PORT=tcp://…`) are\n  passed over.\n",
-      ServeOptionList(&options).Markdown());
+      ServeOptionList(&options).Markdown(),
+      "\n# Options of `staffel worker`\n\nGiven in the same ways.\n",
+      WorkerOptionList(&worker).Markdown());
 }
 
 }  // namespace staffel

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/option_values.h"
 #include "base/strings.h"
+#include "base/thread.h"
 
 namespace staffel {
 namespace {
@@ -204,6 +205,7 @@ bool WorkerNode::Next(MasterMessage& message) {
 }
 
 void WorkerNode::Work() {
+  NameThread("step");
   MasterMessage message;
   while (Next(message)) {
     std::visit([this](const auto& concrete) { Handle(concrete); }, message);

@@ -1,6 +1,7 @@
 #include "app/worker_speed.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +16,9 @@ namespace {
 // Larger than the caches of a core: a step reads its weights from memory.
 constexpr int kRows = 32768, kCols = 1024;
 constexpr Duration kProbe = std::chrono::milliseconds(20);
+// Results are rounded to powers of it: equal machines must come out equal, now and after a restart,
+// or their parts of a model change for nothing.
+constexpr double kStep = 1.25;
 
 // One Q8_0 matrix that is embedding and projection, as a small tied model has it.
 class ProbeWeights final : public WeightSource {
@@ -76,7 +80,9 @@ double MeasureSpeed(Backend& backend, const Clock& clock) {
     best = std::min(best, clock.Now() - before);
   }
   const double seconds = std::chrono::duration<double>(best).count();
-  return seconds > 0 ? (*probe)->weight_bytes() / seconds / 1e9 : 1;
+  if (seconds <= 0) return 1;
+  const double gigabytes_per_s = (*probe)->weight_bytes() / seconds / 1e9;
+  return std::pow(kStep, std::round(std::log(gigabytes_per_s) / std::log(kStep)));
 }
 
 }  // namespace staffel
