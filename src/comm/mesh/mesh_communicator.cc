@@ -426,6 +426,8 @@ class MeshCommunicator final : public Communicator {
 
   // A rank that leaves because of another passes the blame on.
   Status Lost(const Peer& peer) {
+    // An own Abort ends the links as well.
+    if (aborted_.load(std::memory_order_seq_cst)) return Keep(Aborted());
     const std::optional<Farewell> farewell = peer.link->farewell();
     if (!farewell) {
       return Fail(absl::UnavailableError(
