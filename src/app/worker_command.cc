@@ -1,5 +1,8 @@
 // `staffel worker --master HOST:PORT`: the life of the worker process.
+#include <malloc.h>
+#include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -86,7 +89,21 @@ std::string WaitForEnd(StopSignals& signals) {
   }
 }
 
+// Stacks and arenas of many threads reserve address space that they never touch. Where it is
+// limited (ulimit -v), little of it is left for weights: threads get smaller ones there.
+void SpareAddressSpace() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 512 << 10);
+  pthread_setattr_default_np(&attributes);
+  pthread_attr_destroy(&attributes);
+  mallopt(M_ARENA_MAX, 1);
+}
+
 int Work(const WorkerOptions& options) {
+  SpareAddressSpace();
   StopSignals signals;
   signals.EndAtFirst(false);
   const SystemClock clock;

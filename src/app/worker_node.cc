@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/available_memory.h"
@@ -42,6 +44,24 @@ EpochName EpochOf(const MasterMessage& message) {
   if (const auto* form = std::get_if<Form>(&message)) return {form->replica, form->epoch};
   if (const auto* step = std::get_if<Step>(&message)) return {step->replica, step->plan.epoch};
   return {};
+}
+
+// Where the address space is limited, what the system refuses shows as an exception, of an
+// allocation or of a thread's start. It is an answer for the master like any other.
+template <class Work>
+Status CatchNoMemory(const Work& work) {
+  const char* what = "";
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    what = "an allocation";
+  } catch (const std::system_error&) {
+    what = "the start of a thread";
+  }
+  return absl::ResourceExhaustedError(
+      StrCat("the system has refused memory for ", what, "; ", HumanBytes(AvailableMemoryBytes()),
+             " are left to this worker; raise its limit (ulimit -v, cgroup) or give it a smaller "
+             "part"));
 }
 
 }  // namespace
@@ -298,7 +318,7 @@ void WorkerNode::Handle(const Configure& configure) {
   Capacity capacity;
   capacity.replica = configure.replica;
   capacity.epoch = configure.plan.epoch;
-  capacity.status = Named(TakeShard(configure, &capacity));
+  capacity.status = Named(CatchNoMemory([&] { return TakeShard(configure, &capacity); }));
   if (cancelled()) return;
   if (!capacity.status.ok()) spdlog::warn("{}", std::string(capacity.status.message()));
   Send(capacity);
@@ -347,7 +367,7 @@ void WorkerNode::Handle(const Form& form) {
   Formed formed;
   formed.replica = form.replica;
   formed.epoch = form.epoch;
-  formed.status = Named(JoinEpoch(form, &formed));
+  formed.status = Named(CatchNoMemory([&] { return JoinEpoch(form, &formed); }));
   if (!formed.status.ok() && shard_ != nullptr) shard_->group().Abort();
   if (cancelled()) return;
   if (formed.status.ok()) {

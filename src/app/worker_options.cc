@@ -105,6 +105,13 @@ std::string DefaultCacheDir() {
   return home.empty() ? "" : home + "/.cache/staffel/shards";
 }
 
+// "::1:7100" means "[::1]:7100": the port always stands last.
+std::string WithBrackets(const std::string& master) {
+  const size_t port = master.rfind(':');
+  const bool bare = !master.starts_with("unix") && master[0] != '[' && master.find(':') != port;
+  return bare ? StrCat("[", master.substr(0, port), "]", master.substr(port)) : master;
+}
+
 }  // namespace
 
 OptionList WorkerOptionList(WorkerOptions* options) {
@@ -120,6 +127,7 @@ Status FinishWorkerOptions(WorkerOptions* options) {
     return absl::InvalidArgumentError(
         "no master is given; name its cluster port: staffel worker --master HOST:PORT");
   }
+  options->master = WithBrackets(options->master);
   STAFFEL_RETURN_IF_ERROR(ReadTokenFile(options));
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls-cert and --tls-key go together; give both");

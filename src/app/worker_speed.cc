@@ -1,5 +1,7 @@
 #include "app/worker_speed.h"
 
+#include "base/available_memory.h"
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -55,6 +57,9 @@ Program ProbeProgram() {
 }  // namespace
 
 double MeasureSpeed(Backend& backend, const Clock& clock) {
+  // The probe takes some tens of MiB; where that much is dear, speed is not what matters.
+  constexpr int64_t kProbeMemory = int64_t{256} << 20;
+  if (AvailableMemoryBytes() < kProbeMemory) return 1;
   const Program program = ProbeProgram();
   BackendOptions options;
   options.block_count = 1;

@@ -36,6 +36,7 @@ std::string SecretOf(const Hash128& key, ReplicaId replica, int epoch) {
 void State::Begin(Replica& replica, Choice choice, bool improving) {
   STAFFEL_CHECK(replica.waiting() && replica.members.empty());
   ++replica.epoch;
+  replica.said.clear();
   replica.phase = Phase::kConfiguring;
   replica.phase_since = now;
   replica.members = choice.workers;

@@ -202,8 +202,13 @@ class Placer {
       Result<Choice> choice = ChooseFewest(replica, free_, replica.has_served);
       if (!choice.ok()) {
         lacking_.push_back(&replica);
-        replica.reason =
-            StrCat(std::string(choice.status().message()), s_.DescribeSetAside(replica.pool));
+        const std::string reason(choice.status().message());
+        replica.reason = reason + s_.DescribeSetAside(replica.pool);
+        if (replica.said != reason) {
+          replica.said = reason;
+          s_.Say(absl::IsUnavailable(choice.status()) ? LogLevel::kInfo : LogLevel::kWarning,
+                 StrCat(s_.NameOf(replica), " is not placed: ", reason));
+        }
         continue;
       }
       Remove(*choice, free_);

@@ -66,6 +66,7 @@ struct Replica {
   Phase phase = Phase::kWaiting;
   Time phase_since{};
   std::string reason;  // why it waits
+  std::string said;    // what of it the log has been told
   int epoch = 0;
 
   // Of the current epoch, while not waiting:
