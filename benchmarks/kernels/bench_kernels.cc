@@ -1,5 +1,6 @@
 // Every CPU kernel as a share of what the machine can do at most in the same run, one thread:
-//   bench_kernels [--level NAME] [SECTION ...]     sections: memory cache attention pack rows
+//   bench_kernels [--level NAME] [--activations int16|int8|f32] [SECTION ...]
+//   sections: memory cache attention pack rows
 // A figure is the best of many short pieces, measured in turns with the limit.
 #include <sys/mman.h>
 
@@ -15,6 +16,7 @@
 
 #include "benchmarks/kernels/limits.h"
 #include "kernels/api/cpu_select.h"
+#include "staffel/backend.h"
 #include "staffel/tensor.h"
 
 namespace staffel::bench {
@@ -135,7 +137,7 @@ Rate Best(int pieces, double work, const std::function<double(int)>& limit,
   return {rate, 100 * rate / top};
 }
 
-void BenchMemory(const CpuKernels& k) {
+void BenchMemory(const CpuKernels& k, ActivationType activations) {
   std::printf(
       "\nproducts from memory, one pass over 128 MB, GB/s (share of the read loop), GOP/s\n");
   const int cols = 4096;
@@ -147,7 +149,7 @@ void BenchMemory(const CpuKernels& k) {
     const auto bytes = static_cast<double>(step * group_bytes);
     std::printf("%-5s", InfoOf(type).name);
     for (int m : {1, 2, 4, 8}) {
-      const Prepared in(k, FormFor(type, false), m, cols);
+      const Prepared in(k, FormFor(type, activations), m, cols);
       std::vector<float> out(int64_t{m} * rows);
       const Rate r = Best(
           pieces, bytes,
@@ -164,7 +166,7 @@ void BenchMemory(const CpuKernels& k) {
   }
 }
 
-void BenchCache(const CpuKernels& k) {
+void BenchCache(const CpuKernels& k, ActivationType activations) {
   std::printf(
       "\nproducts in cache, GOP/s (share of the int8 peak, of the float peak for floats)\n");
   struct Shape {
@@ -176,14 +178,16 @@ void BenchCache(const CpuKernels& k) {
       const Weights w(k, type, s.rows, s.cols);
       std::printf("%-5s K %4d N %4d", InfoOf(type).name, s.cols, s.rows);
       for (int m : {1, 2, 4, 8, 16, 64, 256}) {
-        const ActivationForm form = FormFor(type, false);
+        const ActivationForm form = FormFor(type, activations);
         const Prepared in(k, form, m, s.cols);
         std::vector<float> out(int64_t{m} * s.rows);
         const double group_work = 2.0 * m * kGroup * s.cols;
         const int step = std::clamp(static_cast<int>(3e8 / group_work), 1, Groups(s.rows));
         const Rate r = Best(
             24, group_work * step,
-            [&](int) { return form == ActivationForm::kInt8 ? Int8PeakGops() : FloatPeakGflops(); },
+            [&](int) {
+              return InfoOf(type).block_elements > 1 ? Int8PeakGops() : FloatPeakGflops();
+            },
             [&](int i) {
               const int begin = i * step % (Groups(s.rows) - step + 1);
               Multiply(k, w.matrix, in.activations, begin, begin + step, out);
@@ -291,7 +295,8 @@ void BenchRows(const CpuKernels& k) {
   const int cols = 576, rows = 512;
   auto x = Gaussian(rows * cols);
   const auto norm = Gaussian(cols);
-  for (ActivationForm form : {ActivationForm::kInt8, ActivationForm::kBf16, ActivationForm::kF32}) {
+  for (ActivationForm form : {ActivationForm::kInt8, ActivationForm::kInt16, ActivationForm::kBf16,
+                              ActivationForm::kF32}) {
     const Prepared out(k, form, rows, cols);
     PrepareParams p;
     p.rows = rows;
@@ -350,10 +355,16 @@ void BenchRows(const CpuKernels& k) {
 
 int Main(int argc, char** argv) {
   std::string level;
+  ActivationType activations = ActivationType::kInt16;
   std::vector<std::string> sections;
   for (int i = 1; i < argc; i++) {
     if (std::strcmp(argv[i], "--level") == 0 && i + 1 < argc) {
       level = argv[++i];
+    } else if (std::strcmp(argv[i], "--activations") == 0 && i + 1 < argc) {
+      const std::string word = argv[++i];
+      activations = word == "int8"  ? ActivationType::kInt8
+                    : word == "f32" ? ActivationType::kF32
+                                    : ActivationType::kInt16;
     } else {
       sections.emplace_back(argv[i]);
     }
@@ -371,8 +382,8 @@ int Main(int argc, char** argv) {
   };
   if (wanted("rows")) BenchRows(k);
   if (wanted("pack")) BenchPack(k);
-  if (wanted("cache")) BenchCache(k);
-  if (wanted("memory")) BenchMemory(k);
+  if (wanted("cache")) BenchCache(k, activations);
+  if (wanted("memory")) BenchMemory(k, activations);
   if (wanted("attention")) BenchAttention(k);
   return 0;
 }

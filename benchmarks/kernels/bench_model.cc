@@ -1,6 +1,6 @@
 // Tokens per second of the bare step loop of a model on the CPU backend: no scheduler, no server.
-//   bench_model MODEL.gguf [--threads=1,2] [--level=avx512_bf16] [--exact] [--timing] [--cpu-time]
-//   [--quick]
+//   bench_model MODEL.gguf [--threads=1,2] [--level=avx512_bf16] [--timing] [--cpu-time] [--quick]
+//   [--activations=int16|int8|f32]
 // Decode of 1, 8 and 32 streams at context 128 to 256 with greedy sampling, then a prompt of 512
 // in chunks of 128 and 512. The machine is shared: each figure is the mean and the best window.
 #include <time.h>
@@ -38,7 +38,8 @@ double Now() {
 struct Flags {
   std::string model, level;
   std::vector<int> threads = {1, 2};
-  bool exact = false, timing = false, quick = false;
+  ActivationType activations = ActivationType::kInt16;
+  bool timing = false, quick = false;
 };
 
 // The sequences of the benchmark and one step over any of their tokens.
@@ -154,7 +155,7 @@ Status Bench(const Flags& flags) {
     options.block_count = kStreams * kLongPrompt / 16;
     options.max_sampled_rows = kStreams;
     options.max_positions = kLongPrompt;
-    options.exact = flags.exact;
+    options.activations = flags.activations;
     const double begin = Now();
     STAFFEL_ASSIGN_OR_RETURN(const auto executable,
                              backend->Prepare(program, file->weights(), nullptr, options));
@@ -182,8 +183,10 @@ int main(int argc, char** argv) {
       }
     } else if (arg.rfind("--level=", 0) == 0) {
       flags.level = value;
-    } else if (arg == "--exact") {
-      flags.exact = true;
+    } else if (arg.rfind("--activations=", 0) == 0) {
+      flags.activations = value == "int8"  ? staffel::ActivationType::kInt8
+                          : value == "f32" ? staffel::ActivationType::kF32
+                                           : staffel::ActivationType::kInt16;
     } else if (arg == "--timing") {
       flags.timing = true;
     } else if (arg == "--cpu-time") {
@@ -195,7 +198,8 @@ int main(int argc, char** argv) {
     }
   }
   if (flags.model.empty()) {
-    std::cerr << "usage: bench_model MODEL.gguf [--threads=1,2] [--level=NAME] [--exact] "
+    std::cerr << "usage: bench_model MODEL.gguf [--threads=1,2] [--level=NAME] "
+                 "[--activations=int16|int8|f32] "
                  "[--timing] [--cpu-time] [--quick]\n";
     return 2;
   }

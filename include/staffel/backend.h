@@ -40,14 +40,22 @@ struct TraceRecord {
   absl::Span<const float> data;
 };
 
+// The precision of what is multiplied with the weights, which are exact in all cases.
+enum class ActivationType : uint8_t {
+  kInt16,  // against quantised weights 15 bits with a scale per 32; against others f32
+  kInt8,   // the fastest: 8 bits with a scale per 32; against bf16 weights bf16
+  kF32,    // slow, for comparing
+};
+// The words of --activations and of RankOptions, by value.
+inline constexpr const char* kActivationTypeNames[] = {"int16", "int8", "f32"};
+
 struct BackendOptions {
   int block_size = 16;         // tokens of a KV block
   int block_count = 0;         // KV blocks of the pool
   int max_rows = 512;          // T never exceeds this
   int max_sampled_rows = 512;  // R never exceeds this
   int max_positions = 8192;    // positions are below this
-  bool exact =
-      false;  // activations stay f32 (reference mode); default: as fast as the format allows
+  ActivationType activations = ActivationType::kInt16;
   // Called while weights are packed, with the share done in [0, 1].
   std::function<void(double)> progress;
   // Asked between pieces of the packing, from any thread: true ends Prepare with Cancelled.

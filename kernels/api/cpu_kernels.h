@@ -18,8 +18,9 @@
 #include <cstdint>
 
 namespace staffel {
-enum class DType : uint32_t;  // staffel/tensor.h: the GGUF type numbers
-}
+enum class DType : uint32_t;          // staffel/tensor.h: the GGUF type numbers
+enum class ActivationType : uint8_t;  // staffel/backend.h
+}  // namespace staffel
 
 namespace staffel::kernels {
 
@@ -57,9 +58,10 @@ struct PackedMatrix {
 // ---- Activations ------------------------------------------------------------------------------
 
 enum class ActivationForm : uint8_t {
-  kInt8,  // int8 with one scale per 32 columns; against quantised weights
-  kBf16,  // against bf16 weights
-  kF32,   // against every type; "exact" mode uses nothing else
+  kInt8,   // int8 with one scale per 32 columns; against quantised weights
+  kInt16,  // 15 bits in two planes of int8, one scale per 32 columns; against quantised weights
+  kBf16,   // against bf16 weights
+  kF32,    // against every type
 };
 
 // Activation rows [rows, cols] in the form that a matrix product reads, in tiles of 8 rows (the
@@ -95,7 +97,7 @@ struct PrepareParams {
 
 // out[m][n] (+)= bias[n] + sum over k of in[m][k] * weight[n][k]
 // for outputs n of groups [group_begin, group_end) and rows m of tiles [tile_begin, tile_end).
-// in.form: kInt8 for quantised types, kBf16 for BF16, kF32 for any. out has no padding.
+// in.form: kInt8 and kInt16 for quantised types, kBf16 for BF16, kF32 for any. out has no padding.
 struct MatmulParams {
   const PackedMatrix* weight = nullptr;
   const Activations* in = nullptr;
@@ -111,9 +113,9 @@ enum class GateFunction : uint8_t { kSilu, kGeluTanh };
 
 // h[m][n] = f(in[m] . gate[n]) * (in[m] . up[n]), stored as f32 or as the next product's input.
 // gate and up have the same rows and cols, and may differ in type; both must take in's form.
-// With `out` of form kInt8, group_begin is even and group_end is even or the last group's end
-// (32 outputs share a scale); with the other forms any range will do. The piece that holds the last
-// group also writes the padding of `out`.
+// With `out` of form kInt8 or kInt16, group_begin is even and group_end is even or the last group's
+// end (32 outputs share a scale); with the other forms any range will do. The piece that holds the
+// last group also writes the padding of `out`.
 struct GatedMatmulParams {
   const PackedMatrix* gate = nullptr;
   const PackedMatrix* up = nullptr;
@@ -235,8 +237,8 @@ int Tiles(int rows);
 int64_t ActivationBytes(ActivationForm form, int rows, int cols);
 // uint16 elements of one sub-block (16 tokens) of one layer.
 int64_t KvSubBlockElements(int kv_heads, int head_dim);
-// What a product with this weight reads; exact: kF32 for all.
-ActivationForm FormFor(DType weight, bool exact);
+// What a product with this weight reads.
+ActivationForm FormFor(DType weight, ActivationType activations);
 // Null if columns [col_begin, col_end) of a tensor of this type and width can be packed; else why
 // not (they must begin and end at block edges: multiples of 32, of 256 for the K types).
 const char* PackError(DType type, int64_t tensor_cols, int64_t col_begin, int64_t col_end);

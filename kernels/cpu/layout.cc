@@ -3,6 +3,7 @@
 #include "kernels/cpu/layout.h"
 
 #include "kernels/cpu/kv_layout.h"
+#include "staffel/backend.h"
 
 namespace staffel::kernels {
 
@@ -26,17 +27,14 @@ int64_t KvSubBlockElements(int kv_heads, int head_dim) {
   return kv_heads * common::KvHeadElements(head_dim);
 }
 
-ActivationForm FormFor(DType weight, bool exact) {
-  if (exact) return ActivationForm::kF32;
-  switch (static_cast<common::Format>(weight)) {
-    case common::kF32:
-    case common::kF16:
-      return ActivationForm::kF32;
-    case common::kBF16:
-      return ActivationForm::kBf16;
-    default:
-      return ActivationForm::kInt8;
+ActivationForm FormFor(DType weight, ActivationType activations) {
+  const auto format = static_cast<common::Format>(weight);
+  const bool fastest = activations == ActivationType::kInt8;
+  if (format == common::kBF16 && fastest) return ActivationForm::kBf16;
+  if (!common::InfoOf(format).quantised || activations == ActivationType::kF32) {
+    return ActivationForm::kF32;
   }
+  return fastest ? ActivationForm::kInt8 : ActivationForm::kInt16;
 }
 
 const char* PackError(DType type, int64_t tensor_cols, int64_t col_begin, int64_t col_end) {

@@ -114,13 +114,21 @@ STAFFEL_INLINE int Max(int a, int b) { return a > b ? a : b; }
 // Columns of an activation row with the padding that the tiles of the weights need.
 STAFFEL_INLINE constexpr int PaddedCols(int cols) { return (cols + 63) / 64 * 64; }
 
+// Planes of int8 codes: a kInt16 code is 2^kPlaneBits * high + low, low in [-64, 63], |code| at
+// most kInt16Max. Both planes stay inside +-127, as the byte products of every level need.
+inline constexpr int kPlaneBits = 7, kInt16Max = (127 << kPlaneBits) + 63;
+STAFFEL_INLINE constexpr int Planes(ActivationForm form) {
+  return form == ActivationForm::kInt16 ? 2 : form == ActivationForm::kInt8 ? 1 : 0;
+}
+
 // Bytes from one tile of 8 activation rows to the next.
 STAFFEL_INLINE constexpr int64_t ActivationTileBytes(ActivationForm form, int cols) {
   const int64_t k = PaddedCols(cols);
   switch (form) {
     // codes; then per 32 columns scale, scale * sum, -sum; per 16 columns -sum
     case ActivationForm::kInt8:
-      return kTileRows * (k + k / 32 * (4 + 4 + 4 + 8));
+    case ActivationForm::kInt16:
+      return kTileRows * (k * Planes(form) + k / 32 * (4 + 4 + 4 + 8));
     case ActivationForm::kBf16:
       return kTileRows * k * 2;
     default:
@@ -128,13 +136,15 @@ STAFFEL_INLINE constexpr int64_t ActivationTileBytes(ActivationForm form, int co
   }
 }
 
-// One tile of kInt8 activations. `rows` of its rows are interleaved, so that a dword broadcast is
-// 4 k of one row:
-//   q[k / 4][rows][4], scale[k / 32][rows], scaled_sum[k / 32][rows] = scale * sum(q),
-//   neg_sum32[k / 32][rows] = -sum(q), neg_sum16[k / 16][rows]
-struct Int8Tile {
+// One tile of kInt8 or kInt16 activations. `rows` of its rows are interleaved, so that a dword
+// broadcast is 4 k of one row:
+//   q[k / 32][planes: high, low][8][rows][4], scale[k / 32][rows],
+//   scaled_sum[k / 32][rows] = scale * sum(code), neg_sum32[k / 32][rows] = -sum(code),
+//   neg_sum16[k / 16][rows]
+struct CodeTile {
   int rows;
   int cols;  // padded
+  int planes;
   uint8_t* q;
   float *scale, *scaled_sum;
   int32_t *neg_sum32, *neg_sum16;
@@ -146,12 +156,13 @@ STAFFEL_INLINE int TileRowCount(int rows, int tile) {
 STAFFEL_INLINE uint8_t* TileData(const Activations& a, int tile) {
   return a.data + tile * ActivationTileBytes(a.form, a.cols);
 }
-STAFFEL_INLINE Int8Tile MakeInt8Tile(uint8_t* data, int rows, int padded_cols) {
-  Int8Tile t;
+STAFFEL_INLINE CodeTile MakeCodeTile(uint8_t* data, int planes, int rows, int padded_cols) {
+  CodeTile t;
   t.rows = rows;
   t.cols = padded_cols;
+  t.planes = planes;
   t.q = data;
-  t.scale = reinterpret_cast<float*>(data + int64_t{rows} * padded_cols);
+  t.scale = reinterpret_cast<float*>(data + int64_t{rows} * padded_cols * planes);
   const int64_t blocks = int64_t{padded_cols} / 32 * rows;
   t.scaled_sum = t.scale + blocks;
   t.neg_sum32 = reinterpret_cast<int32_t*>(t.scaled_sum + blocks);

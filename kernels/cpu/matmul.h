@@ -84,14 +84,14 @@ inline void StoreGatedActivations(const GatedMatmulParams& p, int n0, int count,
     }
   }
   const bool last = n0 + count >= out.cols;
-  if (out.form == ActivationForm::kInt8) {
-    const Int8Tile to = MakeInt8Tile(data, rows, padded);
+  if (Planes(out.form) > 0) {
+    const CodeTile to = MakeCodeTile(data, Planes(out.form), rows, padded);
     for (int r = 0; r < rows; r++) {
       F32 v[32 / kLanes];
       for (int i = 0; i < 32 / kLanes; i++) v[i] = Load(t.h[r] + kLanes * i);
-      QuantizeBlock(to, r, n0 / 32, v);
+      Quantize(to, r, n0 / 32, v);
       for (int i = 0; i < 32 / kLanes; i++) v[i] = Zero();
-      for (int b = n0 / 32 + 1; last && b < padded / 32; b++) QuantizeBlock(to, r, b, v);
+      for (int b = n0 / 32 + 1; last && b < padded / 32; b++) Quantize(to, r, b, v);
     }
     return;
   }
@@ -115,7 +115,7 @@ inline void StoreGatedActivations(const GatedMatmulParams& p, int n0, int count,
 }
 
 inline void GatedMatmul(const GatedMatmulParams& p) {
-  const int step = p.out != nullptr && p.out->form == ActivationForm::kInt8 ? 2 : 1;
+  const int step = p.out != nullptr && Planes(p.out->form) > 0 ? 2 : 1;
   GatedTile t;
   for (int g = p.group_begin; g < p.group_end; g += step) {
     for (int tile = p.tile_begin; tile < p.tile_end; tile++) {

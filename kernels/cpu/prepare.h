@@ -23,34 +23,53 @@ STAFFEL_INLINE float InverseRms(const float* x, int count, float eps) {
   return 1.0f / __builtin_sqrtf(sum / static_cast<float>(count) + eps);
 }
 
-// 32 values to int8 with scale max|x| / 127: row `row`, columns [32 * block, 32 * block + 32).
-STAFFEL_INLINE void QuantizeBlock(const Int8Tile& tile, int row, int block,
+// 32 values to codes with scale max|x| / (the largest code): row `row`, columns [32 * block,
+// 32 * block + 32).
+template <int kPlanes>
+STAFFEL_INLINE void QuantizeBlock(const CodeTile& tile, int row, int block,
                                   const F32 x[32 / kLanes]) {
   constexpr int kVectors = 32 / kLanes;
+  constexpr float kTop = kPlanes == 2 ? kInt16Max : 127;
   F32 top = AbsF(x[0]);
   for (int i = 1; i < kVectors; i++) top = MaxF(AbsF(x[i]), top);
   const float max = ReduceMax(top);
   // Below 1e-30 the inverse would overflow, and such a block adds nothing to any sum.
-  const float inverse = max > 1e-30f ? 127.0f / max : 0.0f;
-  const float scale = max > 1e-30f ? max * (1.0f / 127.0f) : 0.0f;
-  alignas(32) uint8_t codes[32];
+  const float inverse = max > 1e-30f ? kTop / max : 0.0f;
+  const float scale = max > 1e-30f ? max * (1.0f / kTop) : 0.0f;
+  alignas(32) uint8_t codes[kPlanes][32];
   int32_t sums[kVectors];
   for (int i = 0; i < kVectors; i++) {
     const I32 q = RoundToInt(Mul(x[i], Set(inverse)));
-    StoreInt8(codes + kLanes * i, q);
+    if constexpr (kPlanes == 2) {
+      const I32 high = ShrI<kPlaneBits>(AddI(q, SetI(1 << (kPlaneBits - 1))));
+      StoreInt8(codes[0] + kLanes * i, high);
+      StoreInt8(codes[1] + kLanes * i, SubI(q, ShlI<kPlaneBits>(high)));
+    } else {
+      StoreInt8(codes[0] + kLanes * i, q);
+    }
     sums[i] = ReduceAddI(q);
   }
   int32_t first = 0, second = 0;
   for (int i = 0; i < kVectors; i++) (i < kVectors / 2 ? first : second) += sums[i];
   const int n = tile.rows;
-  uint8_t* q = tile.q + (int64_t{8} * block * n + row) * 4;
-  for (int j = 0; j < 8; j++) __builtin_memcpy(q + 4 * j * n, codes + 4 * j, 4);
+  for (int p = 0; p < kPlanes; p++) {
+    uint8_t* q = tile.q + (int64_t{8} * (kPlanes * block + p) * n + row) * 4;
+    for (int j = 0; j < 8; j++) __builtin_memcpy(q + 4 * j * n, codes[p] + 4 * j, 4);
+  }
   const int at = block * n + row;
   tile.scale[at] = scale;
   tile.scaled_sum[at] = scale * static_cast<float>(first + second);
   tile.neg_sum32[at] = -(first + second);
   tile.neg_sum16[2 * block * n + row] = -first;
   tile.neg_sum16[(2 * block + 1) * n + row] = -second;
+}
+
+STAFFEL_INLINE void Quantize(const CodeTile& tile, int row, int block, const F32 x[32 / kLanes]) {
+  if (tile.planes == 2) {
+    QuantizeBlock<2>(tile, row, block, x);
+  } else {
+    QuantizeBlock<1>(tile, row, block, x);
+  }
 }
 
 // Writes row `row` of a tile: x(i, lanes) gives the columns [i, i + lanes) with zeros in the other
@@ -62,12 +81,12 @@ STAFFEL_INLINE void WriteRow(const Activations& a, int tile, int row, Fn&& x) {
   const auto load = [&](int i) STAFFEL_INLINE_LAMBDA {
     return i < a.cols ? x(i, Min(kLanes, a.cols - i)) : Zero();
   };
-  if (a.form == ActivationForm::kInt8) {
-    const Int8Tile t = MakeInt8Tile(data, n, padded);
+  if (Planes(a.form) > 0) {
+    const CodeTile t = MakeCodeTile(data, Planes(a.form), n, padded);
     for (int b = 0; b < padded / 32; b++) {
       F32 v[32 / kLanes];
       for (int i = 0; i < 32 / kLanes; i++) v[i] = load(32 * b + kLanes * i);
-      QuantizeBlock(t, row, b, v);
+      Quantize(t, row, b, v);
     }
     return;
   }

@@ -83,6 +83,16 @@ STAFFEL_INLINE F32 ZeroWhereLess(F32 v, F32 a, F32 b) {
 STAFFEL_INLINE I32 SetI(int32_t x) { return _mm256_set1_epi32(x); }
 STAFFEL_INLINE I32 RoundToInt(F32 v) { return _mm256_cvtps_epi32(v); }
 STAFFEL_INLINE F32 ToFloat(I32 v) { return _mm256_cvtepi32_ps(v); }
+STAFFEL_INLINE I32 AddI(I32 a, I32 b) { return _mm256_add_epi32(a, b); }
+STAFFEL_INLINE I32 SubI(I32 a, I32 b) { return _mm256_sub_epi32(a, b); }
+template <int kBits>
+STAFFEL_INLINE I32 ShlI(I32 a) {
+  return _mm256_slli_epi32(a, kBits);
+}
+template <int kBits>
+STAFFEL_INLINE I32 ShrI(I32 a) {
+  return _mm256_srai_epi32(a, kBits);
+}
 STAFFEL_INLINE int32_t ReduceAddI(I32 v) {
   __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
   s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));

@@ -68,6 +68,16 @@ STAFFEL_INLINE F32 ZeroWhereLess(F32 v, F32 a, F32 b) {
 STAFFEL_INLINE I32 SetI(int32_t x) { return _mm512_set1_epi32(x); }
 STAFFEL_INLINE I32 RoundToInt(F32 v) { return _mm512_cvtps_epi32(v); }
 STAFFEL_INLINE F32 ToFloat(I32 v) { return _mm512_cvtepi32_ps(v); }
+STAFFEL_INLINE I32 AddI(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
+STAFFEL_INLINE I32 SubI(I32 a, I32 b) { return _mm512_sub_epi32(a, b); }
+template <int kBits>
+STAFFEL_INLINE I32 ShlI(I32 a) {
+  return _mm512_slli_epi32(a, kBits);
+}
+template <int kBits>
+STAFFEL_INLINE I32 ShrI(I32 a) {
+  return _mm512_srai_epi32(a, kBits);
+}
 STAFFEL_INLINE int32_t ReduceAddI(I32 v) { return _mm512_reduce_add_epi32(v); }
 STAFFEL_INLINE void StoreInt8(uint8_t* p, I32 v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));

@@ -117,6 +117,17 @@ STAFFEL_INLINE I32 RoundToInt(F32 v) {
   return __builtin_convertvector(RoundF(bounded), I32);
 }
 STAFFEL_INLINE F32 ToFloat(I32 v) { return __builtin_convertvector(v, F32); }
+STAFFEL_INLINE I32 AddI(I32 a, I32 b) { return a + b; }
+STAFFEL_INLINE I32 SubI(I32 a, I32 b) { return a - b; }
+// Shifts of lanes: left of any value, right with the sign.
+template <int kBits>
+STAFFEL_INLINE I32 ShlI(I32 a) {
+  return a << kBits;
+}
+template <int kBits>
+STAFFEL_INLINE I32 ShrI(I32 a) {
+  return a >> kBits;
+}
 STAFFEL_INLINE int32_t ReduceAddI(I32 v) { return v[0] + v[1] + v[2] + v[3]; }
 // kLanes bytes: the low byte of each lane.
 STAFFEL_INLINE void StoreInt8(uint8_t* p, I32 v) {

@@ -1,7 +1,9 @@
 // One group of 16 outputs against one tile of up to 8 activation rows: all of k. Every number of
 // rows takes the same float operations in the same order for a row, so its bits do not depend on
 // the others:
-//   int8:  y = fma(float(dot) * activation scale, scale, y), then y = fma(min, scaled sum, y)
+//   codes: y = fma(float(dot) * activation scale, scale, y), then y = fma(min, scaled sum, y),
+//   where
+//          dot is an exact int32: of the high plane, shifted, plus that of the low plane
 //   float: even and odd k (pairs for bf16) in two sums, added at the end; the hardware prefetcher
 //   follows its plain stream best alone
 #pragma once
@@ -37,13 +39,13 @@ STAFFEL_INLINE void PrefetchLines(const uint8_t* tile, int begin, int end) {
 
 // Rows [row, row + R) of a tile of MT rows, outputs of `part`, one weight tile at k0 (multiple of
 // the tile). sums[r] is updated.
-template <Format F, int MT, int R>
-STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, int row, int part,
+template <Format F, int MT, int kPlanes, int R>
+STAFFEL_INLINE void CodeTiles(const uint8_t* tile, const CodeTile& a, int k0, int row, int part,
                               F32* sums) {
   constexpr FormatInfo info = InfoOf(F);
   constexpr int kBlocks = info.tile_k / 32, kPer = kScalesPerBlock<F>, kSteps = 8 / kPer;
   constexpr bool kZeroPoint = info.zero_point_log2 >= 0 && !(F == kQ8_0 && kSignedDot);
-  const uint8_t* q = a.q + int64_t{k0} * MT + 4 * row;
+  const uint8_t* q = a.q + int64_t{k0} * kPlanes * MT + 4 * row;
   const int64_t block0 = int64_t{k0} / 32 * MT + row;
   const float* scale = a.scale + block0;
   const float* scaled_sum = a.scaled_sum + block0;
@@ -61,16 +63,25 @@ STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, in
     STAFFEL_UNROLL(2)
     for (int h = 0; h < kPer; h++) {
       I32 dot[R];
+      const int j = h * kSteps;
+      const uint8_t* codes = q + (8 * kPlanes * b + j) * MT * 4;
+      if constexpr (kPlanes == 2) {
+        STAFFEL_UNROLL(8)
+        for (int r = 0; r < R; r++) dot[r] = SetI(0);
+        DotRows<MaxCode(F), MT, R>(w + j, kSteps, codes, dot);
+        codes += 8 * MT * 4;
+      }
       STAFFEL_UNROLL(8)
       for (int r = 0; r < R; r++) {
+        I32 first = kPlanes == 2 ? ShlI<kPlaneBits>(dot[r]) : SetI(0);
         if constexpr (kZeroPoint) {
-          dot[r] = SetI(neg_sum[(kPer * b + h) * MT + r] * (1 << info.zero_point_log2));
-        } else {
-          dot[r] = SetI(0);
+          const I32 zero_point =
+              SetI(neg_sum[(kPer * b + h) * MT + r] * (1 << info.zero_point_log2));
+          first = kPlanes == 2 ? AddI(first, zero_point) : zero_point;
         }
+        dot[r] = first;
       }
-      const int j = h * kSteps;
-      DotRows<MaxCode(F), MT, R>(w + j, kSteps, q + (8 * b + j) * MT * 4, dot);
+      DotRows<MaxCode(F), MT, R>(w + j, kSteps, codes, dot);
       STAFFEL_UNROLL(8)
       for (int r = 0; r < R; r++) {
         const F32 v = Mul(ToFloat(dot[r]), Set(scale[b * MT + r]));
@@ -84,12 +95,12 @@ STAFFEL_INLINE void Int8Tiles(const uint8_t* tile, const Int8Tile& a, int k0, in
 }
 
 // out[MT][16] = the group's products with the MT rows of the tile at `data`.
-template <Format F, int MT>
-void Int8Product(const uint8_t* group, uint8_t* data, int cols, float* out) {
+template <Format F, int MT, int kPlanes>
+void CodeProduct(const uint8_t* group, uint8_t* data, int cols, float* out) {
   constexpr FormatInfo info = InfoOf(F);
   constexpr int kRest = MT % kRowsPerPass, kWhole = MT - kRest;
   const int padded = PaddedCols(cols);
-  const Int8Tile a = MakeInt8Tile(data, MT, padded);
+  const CodeTile a = MakeCodeTile(data, kPlanes, MT, padded);
   F32 sums[kParts][MT];
   for (int p = 0; p < kParts; p++) {
     for (int r = 0; r < MT; r++) sums[p][r] = Zero();
@@ -98,9 +109,10 @@ void Int8Product(const uint8_t* group, uint8_t* data, int cols, float* out) {
   for (int k = 0; k < padded; k += info.tile_k, tile += TileBytes(F)) {
     for (int p = 0; p < kParts; p++) {
       for (int r = 0; r < kWhole; r += kRowsPerPass) {
-        Int8Tiles<F, MT, kRowsPerPass>(tile, a, k, r, p, sums[p] + r);
+        CodeTiles<F, MT, kPlanes, kRowsPerPass>(tile, a, k, r, p, sums[p] + r);
       }
-      if constexpr (kRest > 0) Int8Tiles<F, MT, kRest>(tile, a, k, kWhole, p, sums[p] + kWhole);
+      if constexpr (kRest > 0)
+        CodeTiles<F, MT, kPlanes, kRest>(tile, a, k, kWhole, p, sums[p] + kWhole);
     }
   }
   for (int r = 0; r < MT; r++) {
@@ -177,31 +189,35 @@ void Bf16Product(const uint8_t* group, uint8_t* data, int cols, float* out) {
 
 using ProductFn = void (*)(const uint8_t* group, uint8_t* data, int cols, float* out);
 
+template <Format F, int MT>
+ProductFn QuantisedProduct(ActivationForm form) {
+  if (form == ActivationForm::kInt16) return CodeProduct<F, MT, 2>;
+  return form == ActivationForm::kInt8 ? CodeProduct<F, MT, 1> : FloatProduct<F, MT>;
+}
+
 template <int MT>
 ProductFn FindProductOf(Format format, ActivationForm form) {
-  if (form == ActivationForm::kBf16) return Bf16Product<MT>;
-  const bool exact = form == ActivationForm::kF32;
   switch (format) {
     case kQ4_0:
-      return exact ? FloatProduct<kQ4_0, MT> : Int8Product<kQ4_0, MT>;
+      return QuantisedProduct<kQ4_0, MT>(form);
     case kQ4_1:
-      return exact ? FloatProduct<kQ4_1, MT> : Int8Product<kQ4_1, MT>;
+      return QuantisedProduct<kQ4_1, MT>(form);
     case kQ5_0:
-      return exact ? FloatProduct<kQ5_0, MT> : Int8Product<kQ5_0, MT>;
+      return QuantisedProduct<kQ5_0, MT>(form);
     case kQ5_1:
-      return exact ? FloatProduct<kQ5_1, MT> : Int8Product<kQ5_1, MT>;
+      return QuantisedProduct<kQ5_1, MT>(form);
     case kQ8_0:
-      return exact ? FloatProduct<kQ8_0, MT> : Int8Product<kQ8_0, MT>;
+      return QuantisedProduct<kQ8_0, MT>(form);
     case kQ4_K:
-      return exact ? FloatProduct<kQ4_K, MT> : Int8Product<kQ4_K, MT>;
+      return QuantisedProduct<kQ4_K, MT>(form);
     case kQ5_K:
-      return exact ? FloatProduct<kQ5_K, MT> : Int8Product<kQ5_K, MT>;
+      return QuantisedProduct<kQ5_K, MT>(form);
     case kQ6_K:
-      return exact ? FloatProduct<kQ6_K, MT> : Int8Product<kQ6_K, MT>;
+      return QuantisedProduct<kQ6_K, MT>(form);
     case kF16:
       return FloatProduct<kF16, MT>;
     case kBF16:
-      return FloatProduct<kBF16, MT>;
+      return form == ActivationForm::kBf16 ? Bf16Product<MT> : FloatProduct<kBF16, MT>;
     default:
       return FloatProduct<kF32, MT>;
   }

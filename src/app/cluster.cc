@@ -41,7 +41,7 @@ cluster::PoolConfig PoolOf(const ClusterModel& model) {
                   .max_rows = options.max_num_batched_tokens,
                   .max_sampled_rows = LogitRows(options),
                   .max_positions = model.max_model_len,
-                  .activations = options.exact ? "f32" : "int8"};
+                  .activations = kActivationTypeNames[static_cast<int>(options.activations)]};
   pool.tensor_parallel = options.tensor_parallel;
   pool.pipeline_parallel = options.pipeline_parallel;
   pool.data_parallel = options.data_parallel;

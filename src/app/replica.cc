@@ -73,7 +73,7 @@ Status Replica::LoadWeights(const ModelFile& file, const ModelConfig& config,
                       .max_rows = options.max_num_batched_tokens,
                       .max_sampled_rows = logit_rows,
                       .max_positions = max_model_len,
-                      .exact = options.exact,
+                      .activations = options.activations,
                       .progress = std::move(progress)};
   STAFFEL_ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
                            backend_->Prepare(program, file.weights(), nullptr, backend_options_));

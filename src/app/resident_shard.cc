@@ -1,6 +1,7 @@
 #include "app/resident_shard.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "app/shard_ranges.h"
@@ -15,13 +16,20 @@ namespace {
 // Buffers of links, message queues, the program itself: what a worker takes beside the shard.
 constexpr int64_t kReserveBytes = int64_t{32} << 20;
 
-BackendOptions OptionsFor(const RankOptions& options) {
+Result<BackendOptions> OptionsFor(const RankOptions& options) {
+  const auto name = std::find(std::begin(kActivationTypeNames), std::end(kActivationTypeNames),
+                              options.activations);
+  if (name == std::end(kActivationTypeNames)) {
+    return absl::InvalidArgumentError(StrCat("this worker has no activations of type '",
+                                             options.activations,
+                                             "'; run the same version as the master"));
+  }
   BackendOptions backend;
   backend.block_size = options.block_size;
   backend.max_rows = options.max_rows;
   backend.max_sampled_rows = options.max_sampled_rows;
   backend.max_positions = options.max_positions;
-  backend.exact = options.activations == "f32";
+  backend.activations = static_cast<ActivationType>(name - std::begin(kActivationTypeNames));
   return backend;
 }
 
@@ -60,7 +68,7 @@ Result<std::unique_ptr<ResidentShard>> ResidentShard::Describe(
   out->vocab_ = model->config.shape.vocab;
   STAFFEL_ASSIGN_OR_RETURN(out->program_, BuildProgram(model->config, *shard));
   out->key_ = Key(*model, configure.options, *shard, out->program_);
-  out->options_ = OptionsFor(configure.options);
+  STAFFEL_ASSIGN_OR_RETURN(out->options_, OptionsFor(configure.options));
   const int group_size = static_cast<int>(shard->group.size());
   STAFFEL_ASSIGN_OR_RETURN(out->need_, backend.Measure(out->program_, model->file->weights(),
                                                        group_size, out->options_));

@@ -1,6 +1,7 @@
 #include "app/serve_options.h"
 
 #include <fstream>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "app/worker_options.h"
@@ -84,8 +85,10 @@ void AddModelOptions(OptionList& list, ServeOptions* o) {
                "longest prompt plus answer", "what the model was trained for");
   list.Choice("device", &o->device, {"cpu"}, "what computes");
   list.Integer("threads", "N", &o->threads, 0, 1024, "compute threads", "all usable cores");
-  list.Switch("exact", &o->exact,
-              "compute as the reference does, in f32: slow, for comparing results");
+  list.Choice("activations", &o->activations,
+              {std::begin(kActivationTypeNames), std::end(kActivationTypeNames)},
+              "precision of what is multiplied with the weights: int16 gives the f32 model's "
+              "tokens, int8 is faster and coarser, f32 is slow, for comparing");
 }
 
 Status CheckLabel(std::string_view text) {

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "staffel/backend.h"
 #include "staffel/clock.h"
 #include "staffel/status.h"
 
@@ -39,7 +40,7 @@ struct ServeOptions {
   int max_model_len = 0;
   DeviceKind device = DeviceKind::kCpu;
   int threads = 0;
-  bool exact = false;
+  ActivationType activations = ActivationType::kInt16;
 
   // Sizes of the layout; 0: chosen by what there is.
   int tensor_parallel = 1, pipeline_parallel = 1, data_parallel = 1;

@@ -149,17 +149,27 @@ std::vector<double> AsKept(ActivationForm form, const float* x, int cols) {
   if (form == ActivationForm::kBf16) {
     for (int i = 0; i < cols; i++) kept[i] = Bf16Rounded(x[i]);
   }
-  if (form != ActivationForm::kInt8) return kept;
+  if (form == ActivationForm::kBf16 || form == ActivationForm::kF32) return kept;
+  const float top = form == ActivationForm::kInt16 ? 16319.0f : 127.0f;
   for (int b = 0; b < cols; b += 32) {
     const int end = std::min(cols, b + 32);
     float max = 0;
     for (int i = b; i < end; i++) max = std::max(max, std::fabs(x[i]));
-    const float inverse = max > 0 ? 127.0f / max : 0;
+    const float inverse = max > 1e-30f ? top / max : 0;  // below, a row counts as zeros
     for (int i = b; i < end; i++) {
-      kept[i] = std::nearbyint(x[i] * inverse) * static_cast<double>(max * (1.0f / 127.0f));
+      kept[i] = std::nearbyint(x[i] * inverse) * static_cast<double>(max * (1.0f / top));
     }
   }
   return kept;
+}
+
+int CodeAt(const uint8_t* tile, int planes, int rows, int row, int col) {
+  int code = 0;
+  for (int p = 0; p < planes; p++) {
+    const int operand = (col / 32 * planes + p) * 8 + col % 32 / 4;
+    code = 128 * code + static_cast<int8_t>(tile[4 * (operand * rows + row) + col % 4]);
+  }
+  return code;
 }
 
 std::vector<double> ReadBack(const Activations& a) {
@@ -180,9 +190,10 @@ std::vector<double> ReadBack(const Activations& a) {
         std::memcpy(&x, tile + 4 * (int64_t{c} / 2 * n + r) + 2 * (c % 2), 2);
         v = ref::Bfloat16ToFloat(x);
       } else {
+        const int planes = a.form == ActivationForm::kInt16 ? 2 : 1;
         float scale;
-        std::memcpy(&scale, tile + int64_t{padded} * n + 4 * (c / 32 * n + r), 4);
-        v = double{scale} * static_cast<int8_t>(tile[4 * (c / 4 * n + r) + c % 4]);
+        std::memcpy(&scale, tile + int64_t{padded} * planes * n + 4 * (c / 32 * n + r), 4);
+        v = double{scale} * CodeAt(tile, planes, n, r, c);
       }
     }
   }

@@ -12,6 +12,7 @@
 
 #include "kernels/api/cpu_kernels.h"
 #include "kernels/api/cpu_select.h"
+#include "staffel/backend.h"
 #include "staffel/tensor.h"
 
 namespace staffel::kernels {
@@ -25,6 +26,10 @@ inline constexpr DType kQuantisedTypes[] = {DType::kQ4_0, DType::kQ4_1, DType::k
                                             DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
 inline constexpr DType kFloatTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 std::vector<DType> AllTypes();
+inline constexpr ActivationType kActivationTypes[] = {ActivationType::kInt16, ActivationType::kInt8,
+                                                      ActivationType::kF32};
+inline constexpr ActivationForm kAllForms[] = {ActivationForm::kInt8, ActivationForm::kInt16,
+                                               ActivationForm::kBf16, ActivationForm::kF32};
 
 class CpuKernelTest : public ::testing::TestWithParam<const CpuKernels*> {
  protected:
@@ -91,8 +96,10 @@ struct Prepared {
 
 std::vector<float> RandomRows(int64_t count, Rng& rng, float scale = 1);
 
-// What a form keeps of a row: itself, rounded to bf16, or int8 per 32 columns.
+// What a form keeps of a row: itself, rounded to bf16, or codes of 8 or 15 bits per 32 columns.
 std::vector<double> AsKept(ActivationForm form, const float* x, int cols);
+// The code of a column in a tile of `rows` rows with 1 or 2 planes.
+int CodeAt(const uint8_t* tile, int planes, int rows, int row, int col);
 // Bytes of an activation tile in plain order, read back: [rows, cols].
 std::vector<double> ReadBack(const Activations& a);
 

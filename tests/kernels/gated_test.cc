@@ -18,13 +18,19 @@ double GateValue(GateFunction f, double x) {
 struct Case {
   DType gate, up;
   int cols, outputs;
-  bool exact;
+  ActivationType activations;
 };
 const Case kCases[] = {
-    {DType::kQ4_1, DType::kQ4_1, 96, 64, false},  {DType::kQ4_1, DType::kQ4_1, 96, 64, true},
-    {DType::kQ4_K, DType::kQ6_K, 256, 96, false}, {DType::kQ8_0, DType::kQ5_0, 64, 672, false},
-    {DType::kF32, DType::kF32, 37, 50, true},     {DType::kBF16, DType::kBF16, 64, 33, false},
-    {DType::kQ5_K, DType::kF32, 256, 70, true},   {DType::kQ5_1, DType::kQ5_1, 64, 40, false},
+    {DType::kQ4_1, DType::kQ4_1, 96, 64, ActivationType::kInt8},
+    {DType::kQ4_1, DType::kQ4_1, 96, 64, ActivationType::kF32},
+    {DType::kQ4_K, DType::kQ6_K, 256, 96, ActivationType::kInt8},
+    {DType::kQ8_0, DType::kQ5_0, 64, 672, ActivationType::kInt8},
+    {DType::kF32, DType::kF32, 37, 50, ActivationType::kF32},
+    {DType::kBF16, DType::kBF16, 64, 33, ActivationType::kInt8},
+    {DType::kQ5_K, DType::kF32, 256, 70, ActivationType::kF32},
+    {DType::kQ5_1, DType::kQ5_1, 64, 40, ActivationType::kInt8},
+    {DType::kQ4_1, DType::kQ4_1, 96, 64, ActivationType::kInt16},
+    {DType::kQ6_K, DType::kQ8_0, 256, 80, ActivationType::kInt16},
 };
 
 struct Gated {
@@ -71,7 +77,7 @@ TEST_P(GatedTest, IsTheFunctionOfTheGateTimesTheUpProduct) {
       const int rows = 13;
       const Gated m(k(), c, rng);
       const auto x = RandomRows(rows * c.cols, rng, 3);
-      const Prepared in(k(), FormFor(c.gate, c.exact), x.data(), rows, c.cols);
+      const Prepared in(k(), FormFor(c.gate, c.activations), x.data(), rows, c.cols);
       const auto gate = Products(k(), m.packed_gate.matrix, in.activations);
       const auto up = Products(k(), m.packed_up.matrix, in.activations);
       Aligned<float> out(rows * c.outputs);
@@ -129,7 +135,7 @@ TEST_P(GatedTest, ActivationsAreThoseOfTheF32Output) {
     for (int rows : {1, 8, 21}) {
       const Gated m(k(), c, rng);
       const auto x = RandomRows(rows * c.cols, rng);
-      const Prepared in(k(), FormFor(c.gate, c.exact), x.data(), rows, c.cols);
+      const Prepared in(k(), FormFor(c.gate, c.activations), x.data(), rows, c.cols);
       Aligned<float> h(rows * c.outputs);
       GatedMatmulParams p;
       p.gate = &m.packed_gate.matrix;
@@ -139,8 +145,7 @@ TEST_P(GatedTest, ActivationsAreThoseOfTheF32Output) {
       p.out_f32_stride = c.outputs;
       RunPieces(k(), p, 4, 1);
       p.out_f32 = nullptr;
-      for (ActivationForm form :
-           {ActivationForm::kInt8, ActivationForm::kBf16, ActivationForm::kF32}) {
+      for (ActivationForm form : kAllForms) {
         const Prepared want(k(), form, h.data(), rows, c.outputs);
         for (int step : {2, 6}) {
           const Prepared got(form, rows, c.outputs);

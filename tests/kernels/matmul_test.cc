@@ -15,7 +15,7 @@ struct Case {
   DType type;
   ActivationForm form;
   std::string name() const {
-    const char* forms[] = {"int8", "bf16", "f32"};
+    const char* forms[] = {"int8", "int16", "bf16", "f32"};
     return std::string(InfoOf(type).name) + " x " + forms[static_cast<int>(form)];
   }
 };
@@ -23,8 +23,10 @@ struct Case {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (DType type : AllTypes()) {
-    cases.push_back({type, ActivationForm::kF32});
-    if (FormFor(type, false) != ActivationForm::kF32) cases.push_back({type, FormFor(type, false)});
+    for (ActivationType activations : kActivationTypes) {
+      const Case c{type, FormFor(type, activations)};
+      if (cases.empty() || cases.back().name() != c.name()) cases.push_back(c);
+    }
   }
   return cases;
 }
@@ -134,7 +136,7 @@ TEST_P(MatmulTest, BiasIsAddedAndResidualAccumulates) {
   const StoredMatrix w(DType::kQ5_1, outputs, cols, rng);
   const Packed packed(k(), w.Part());
   const auto x = RandomRows(rows * cols, rng), bias = RandomRows(outputs, rng);
-  const Prepared in(k(), ActivationForm::kInt8, x.data(), rows, cols);
+  const Prepared in(k(), ActivationForm::kInt16, x.data(), rows, cols);
   Aligned<float> plain(rows * outputs), out(rows * stride, 3.0f);
   MatmulParams p;
   p.out = plain.data();
@@ -161,7 +163,8 @@ TEST_P(MatmulTest, BiasIsAddedAndResidualAccumulates) {
 }
 
 TEST_P(MatmulTest, LargestCodesDoNotOverflow) {
-  // Every weight at the end of its range against activations of +-127.
+  // Every weight at the end of its range against the largest activations, and against the smallest
+  // low plane (a code is 128 * high + low).
   const int cols = 512;
   for (DType type : kQuantisedTypes) {
     for (uint8_t fill : {0x00, 0x7f, 0x80, 0xff}) {
@@ -183,20 +186,24 @@ TEST_P(MatmulTest, LargestCodesDoNotOverflow) {
       Aligned<float> row(cols);
       k().decode_row(fixed.Part(), 0, 1.0f, row.data());
       std::vector<float> x(cols);
-      for (int sign : {-1, 1}) {
-        for (auto& v : x) v = static_cast<float>(sign) * 127.0f;
-        const Prepared in(k(), ActivationForm::kInt8, x.data(), 1, cols);
-        float out = 0;
-        MatmulParams p;
-        p.out = &out;
-        p.out_stride = 1;
-        Multiply(k(), packed.matrix, in.activations, false, p);
-        double want = 0, size = 0;
-        for (int c = 0; c < cols; c++) {
-          want += double{row[c]} * x[c];
-          size += std::abs(double{row[c]} * x[c]);
+      for (float value : {-16319.0f, 16319.0f, -64.0f}) {
+        for (auto& v : x) v = value;
+        if (value == -64) x[0] = x[cols / 2] = 16319;
+        for (ActivationForm form : {ActivationForm::kInt8, ActivationForm::kInt16}) {
+          const Prepared in(k(), form, x.data(), 1, cols);
+          const auto kept = AsKept(form, x.data(), cols);
+          float out = 0;
+          MatmulParams p;
+          p.out = &out;
+          p.out_stride = 1;
+          Multiply(k(), packed.matrix, in.activations, false, p);
+          double want = 0, size = 0;
+          for (int c = 0; c < cols; c++) {
+            want += double{row[c]} * kept[c];
+            size += std::abs(double{row[c]} * kept[c]);
+          }
+          ASSERT_TRUE(Near(out, want, 100 * kEpsilon * (size + 16319), 0, 0, info.name));
         }
-        ASSERT_TRUE(Near(out, want, 100 * kEpsilon * (size + 127), 0, 0, info.name));
       }
     }
   }

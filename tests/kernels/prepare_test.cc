@@ -94,8 +94,7 @@ TEST_P(PrepareTest, FormsKeepWhatTheySay) {
       auto x = RandomRows(rows * cols, rng);
       for (int c = 0; c < std::min(cols, 32); c++) x[c] = 0;  // a block of zeros
       x[rows * cols - 1] = 1e-35f;                            // and a tiny value
-      for (ActivationForm form :
-           {ActivationForm::kInt8, ActivationForm::kBf16, ActivationForm::kF32}) {
+      for (ActivationForm form : kAllForms) {
         const Prepared p(k(), form, x.data(), rows, cols);
         const auto got = ReadBack(p.activations);
         for (int r = 0; r < rows; r++) {
@@ -111,38 +110,38 @@ TEST_P(PrepareTest, FormsKeepWhatTheySay) {
 }
 
 // q, scale, scale * sum, -sum per 32 and per 16, padding: as the integer products rely on them.
-TEST_P(PrepareTest, SumsOfInt8TilesAreThoseOfTheirCodes) {
+TEST_P(PrepareTest, SumsOfTilesAreThoseOfTheirCodes) {
   Rng rng(TestSeed());
-  const int rows = 11, cols = 96, padded = 128;
-  const auto x = RandomRows(rows * cols, rng);
-  const Prepared p(k(), ActivationForm::kInt8, x.data(), rows, cols);
-  const int64_t stride = ActivationBytes(ActivationForm::kInt8, 8, cols);
-  for (int r = 0; r < rows; r++) {
-    const uint8_t* tile = p.memory.data() + r / 8 * stride;
-    const int n = std::min(8, rows - r / 8 * 8), row = r % 8;
-    const auto code = [&](int c) {
-      return static_cast<int>(static_cast<int8_t>(tile[4 * (c / 4 * n + row) + c % 4]));
-    };
-    const uint8_t* scales = tile + padded * n;
-    const int blocks = padded / 32 * n;
-    for (int b = 0; b < padded / 32; b++) {
-      int sums[2] = {0, 0};
-      for (int c = 0; c < 32; c++) sums[c / 16] += code(32 * b + c);
-      float scale, scaled_sum;
-      int32_t neg32, neg16[2];
-      const int at = b * n + row;
-      std::memcpy(&scale, scales + 4 * at, 4);
-      std::memcpy(&scaled_sum, scales + 4 * (blocks + at), 4);
-      std::memcpy(&neg32, scales + 4 * (2 * blocks + at), 4);
-      std::memcpy(&neg16[0], scales + 4 * (3 * blocks + 2 * b * n + row), 4);
-      std::memcpy(&neg16[1], scales + 4 * (3 * blocks + (2 * b + 1) * n + row), 4);
-      EXPECT_EQ(neg32, -(sums[0] + sums[1]));
-      EXPECT_EQ(neg16[0], -sums[0]);
-      EXPECT_EQ(neg16[1], -sums[1]);
-      EXPECT_EQ(scaled_sum, scale * static_cast<float>(sums[0] + sums[1]));
-      if (b == 3) {
-        EXPECT_EQ(scale, 0);
-        EXPECT_EQ(neg32, 0);
+  for (ActivationForm form : {ActivationForm::kInt8, ActivationForm::kInt16}) {
+    const int planes = form == ActivationForm::kInt16 ? 2 : 1;
+    const int rows = 11, cols = 96, padded = 128;
+    const auto x = RandomRows(rows * cols, rng);
+    const Prepared p(k(), form, x.data(), rows, cols);
+    const int64_t stride = ActivationBytes(form, 8, cols);
+    for (int r = 0; r < rows; r++) {
+      const uint8_t* tile = p.memory.data() + r / 8 * stride;
+      const int n = std::min(8, rows - r / 8 * 8), row = r % 8;
+      const uint8_t* scales = tile + padded * planes * n;
+      const int blocks = padded / 32 * n;
+      for (int b = 0; b < padded / 32; b++) {
+        int sums[2] = {0, 0};
+        for (int c = 0; c < 32; c++) sums[c / 16] += CodeAt(tile, planes, n, row, 32 * b + c);
+        float scale, scaled_sum;
+        int32_t neg32, neg16[2];
+        const int at = b * n + row;
+        std::memcpy(&scale, scales + 4 * at, 4);
+        std::memcpy(&scaled_sum, scales + 4 * (blocks + at), 4);
+        std::memcpy(&neg32, scales + 4 * (2 * blocks + at), 4);
+        std::memcpy(&neg16[0], scales + 4 * (3 * blocks + 2 * b * n + row), 4);
+        std::memcpy(&neg16[1], scales + 4 * (3 * blocks + (2 * b + 1) * n + row), 4);
+        EXPECT_EQ(neg32, -(sums[0] + sums[1]));
+        EXPECT_EQ(neg16[0], -sums[0]);
+        EXPECT_EQ(neg16[1], -sums[1]);
+        EXPECT_EQ(scaled_sum, scale * static_cast<float>(sums[0] + sums[1]));
+        if (b == 3) {
+          EXPECT_EQ(scale, 0);
+          EXPECT_EQ(neg32, 0);
+        }
       }
     }
   }

@@ -16,7 +16,7 @@ constexpr double kLossBound = 1e-4;
 
 void CheckReference(const char* name, int passage_tokens, int generations) {
   std::unique_ptr<Backend> backend = MakeRefBackend(2);
-  std::unique_ptr<GoldenModel> model = LoadGolden(name, *backend, /*exact=*/true);
+  std::unique_ptr<GoldenModel> model = LoadGolden(name, *backend, ActivationType::kF32);
   ASSERT_NE(model, nullptr);
   CheckPassage(*model, passage_tokens, kLossBound);
   CheckGenerations(*model, generations, {kLogprobBound, kLogprobBound});

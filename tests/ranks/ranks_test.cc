@@ -222,7 +222,7 @@ TEST(Ranks, Gemma3) {
   ExpectSameTokens(*model, {*MakeRefBackend()});
 }
 
-// Ranges of quantised weights, and the CPU backend in its default mode: activations in 8 bits and
+// Ranges of quantised weights, and the CPU backend in its default mode: activations in 15 bits and
 // attention in bf16 turn differences of the last bit into larger ones.
 TEST(Ranks, QuantisedWeights) {
   for (const char* architecture : {"llama", "qwen2", "gemma3"}) {
@@ -233,7 +233,7 @@ TEST(Ranks, QuantisedWeights) {
     ExpectSameTokens(*model, {*MakeRefBackend()});
     Result<std::unique_ptr<Backend>> cpu = MakeCpuBackend({.threads = 1});
     ASSERT_TRUE(cpu.ok()) << cpu.status();
-    ExpectSameTokens(*model, {**cpu, 16, 0.3});
+    ExpectSameTokens(*model, {**cpu, 16, 0.1});
   }
 }
 

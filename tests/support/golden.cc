@@ -33,6 +33,7 @@ GoldenGeneration Parse(const nlohmann::json& json) {
       top.push_back({step["top_ids"][i], step["top_logprobs"][i]});
     }
   }
+  generation.smallest_gap = json.at("margin_min");
   return generation;
 }
 

@@ -16,6 +16,7 @@ struct GoldenGeneration {
   std::vector<TokenId> prompt;
   std::vector<TokenId> greedy;                   // 32
   std::vector<std::vector<TokenLogprob>> steps;  // 20 best for each of the first 8
+  double smallest_gap = 0;  // between the two best log-probabilities of any of the 32 steps
 };
 
 struct Golden {

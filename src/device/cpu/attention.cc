@@ -97,7 +97,7 @@ void CpuExecutable::Attend(const AttentionLaunch& launch, const BatchTensors::Se
                                   .rows = end - begin,
                                   .window = op.window,
                                   .scale = op.scale,
-                                  .exact = parts_.options.exact,
+                                  .exact = parts_.options.activations == ActivationType::kF32,
                                   .next = next};
   const int heads = step_rows_.heads_per_kv();
   for (int i = begin; i < end; ++i) {

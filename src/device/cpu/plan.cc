@@ -15,7 +15,7 @@ namespace {
 
 using kernels::ActivationForm;
 
-constexpr int kForms = 3;
+constexpr int kForms = 4;
 // Between buffers: no two share a cache line, and a vector load past the end of one stays inside.
 constexpr int64_t kBufferAlignment = 256;
 
@@ -33,7 +33,8 @@ struct Needs {
 // Where a value is while the ops are walked.
 struct Place {
   BufferId f32 = BufferId::kNone;
-  std::array<BufferId, kForms> form = {BufferId::kNone, BufferId::kNone, BufferId::kNone};
+  std::array<BufferId, kForms> form = {BufferId::kNone, BufferId::kNone, BufferId::kNone,
+                                       BufferId::kNone};
   std::array<bool, kForms> form_is_current = {};
 };
 
@@ -119,7 +120,9 @@ class Planner {
   Needs& Need(ValueId id) { return needs_[static_cast<int>(id)]; }
   Place& PlaceOf(ValueId id) { return places_[static_cast<int>(id)]; }
   DType TypeOf(WeightId id) const { return slices_[static_cast<int>(id)].tensor->type; }
-  ActivationForm FormOf(WeightId id) const { return kernels::FormFor(TypeOf(id), options_.exact); }
+  ActivationForm FormOf(WeightId id) const {
+    return kernels::FormFor(TypeOf(id), options_.activations);
+  }
   ActivationForm FormOf(const GatedLinearOp& op) const {
     const ActivationForm gate = FormOf(op.gate);
     return gate == FormOf(op.up) ? gate : ActivationForm::kF32;
@@ -283,7 +286,7 @@ class Planner {
         matrix.rows += next.rows;
         if (!op.biases.empty()) matrix.biases.push_back(op.biases[i]);
       }
-      const ActivationForm form = kernels::FormFor(matrix.type, options_.exact);
+      const ActivationForm form = kernels::FormFor(matrix.type, options_.activations);
       const int rows = matrix.rows;
       launch.segments.push_back({.matrix = AddMatrix(std::move(matrix)),
                                  .in = ReadForm(op.in, form),
