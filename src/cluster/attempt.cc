@@ -35,7 +35,7 @@ std::string SecretOf(const Hash128& key, ReplicaId replica, int epoch) {
 
 void State::Begin(Replica& replica, Choice choice, bool improving) {
   STAFFEL_CHECK(replica.waiting() && replica.members.empty());
-  ++replica.epoch;
+  if (!IsMutant(Mutant::kKeepEpoch) || replica.epoch == 0) ++replica.epoch;
   replica.said.clear();
   replica.phase = Phase::kConfiguring;
   replica.phase_since = now;
@@ -78,6 +78,7 @@ void State::StartForming(Replica& replica) {
   int block_count = 0;
   for (WorkerId member : replica.members) {
     Worker& worker = workers.at(member);
+    if (IsMutant(Mutant::kFormEarly) && !worker.capacity) continue;
     const Capacity& capacity = *worker.capacity;
     const Result<KvPoolSize> size = SizeKvPool({.memory_bytes = capacity.memory_bytes,
                                                 .kv_bytes_per_block = capacity.kv_bytes_per_block,
@@ -102,12 +103,15 @@ void State::StartForming(Replica& replica) {
                   /*counts=*/true);
       return;
     }
-    block_count = block_count == 0 ? size->block_count : std::min(block_count, size->block_count);
+    block_count = block_count == 0 || IsMutant(Mutant::kLargestPool)
+                      ? std::max(block_count, size->block_count)
+                      : std::min(block_count, size->block_count);
   }
   Form form{replica.id,  replica.epoch,
             block_count, {},
             {},          SecretOf(options.secret_key, replica.id, replica.epoch)};
   for (WorkerId member : replica.members) {
+    if (IsMutant(Mutant::kFormEarly) && !workers.at(member).capacity) continue;
     form.addresses.push_back(workers.at(member).capacity->comm_address);
     form.machines.push_back(workers.at(member).hello.machine);
   }
@@ -125,10 +129,11 @@ void State::CheckFormed(Replica& replica) {
     failed = failed || (formed && !formed->status.ok());
   }
   if (!failed) {
-    if (all) Serve(replica);
+    if (all || IsMutant(Mutant::kServeEarly)) Serve(replica);
   } else if (all) {
     JudgeForming(replica);
   } else {
+    if (IsMutant(Mutant::kForgetBlame)) return;
     replica.blame_at = std::min(replica.blame_at, now + options.blame_wait);
   }
 }
@@ -200,6 +205,7 @@ void State::StepFailed(Replica& replica, int rank, const Status& reason) {
   const bool proven = now - replica.phase_since >= options.proven_after;
   EndServing(replica, Status(reason.code(), text), /*planned=*/false);
   if (!proven) ++replica.failures;
+  if (!proven && replica.improving) HoldImprovements(replica);
   // A lost peer shows first at its neighbours: the next attempt waits for who it was.
   replica.retry_at =
       now +
@@ -222,7 +228,7 @@ void State::LeaveEpoch(Replica& replica, const std::string& reason) {
     Worker& worker = workers.at(member);
     worker.replica = ReplicaId();
     worker.rank = -1;
-    Send(member, Abort{replica.id, replica.epoch, reason});
+    if (!IsMutant(Mutant::kForgetAbort)) Send(member, Abort{replica.id, replica.epoch, reason});
   }
   replica.members.clear();
   replica.placement = {};
@@ -235,16 +241,18 @@ void State::LeaveEpoch(Replica& replica, const std::string& reason) {
   replace = true;
 }
 
+void State::HoldImprovements(Replica& replica) {
+  ++replica.improve_failures;
+  replica.improve_after =
+      now + Backoff(options.improve_retry_min, options.improve_retry_max, replica.improve_failures);
+}
+
 void State::FailAttempt(Replica& replica, const std::string& reason, bool counts) {
   STAFFEL_CHECK(replica.attempting());
-  if (counts) ++replica.failures;
+  if (counts && !IsMutant(Mutant::kNoBackoff)) ++replica.failures;
   replica.retry_at =
       counts ? now + Backoff(options.retry_min, options.retry_max, replica.failures) : now;
-  if (replica.improving) {
-    ++replica.improve_failures;
-    replica.improve_after = now + Backoff(options.improve_retry_min, options.improve_retry_max,
-                                          replica.improve_failures);
-  }
+  if (replica.improving) HoldImprovements(replica);
   Say(LogLevel::kWarning,
       StrCat(NameOf(replica), " epoch ", replica.epoch, " is given up: ", reason));
   LeaveEpoch(replica, reason);
@@ -262,10 +270,6 @@ void State::EndServing(Replica& replica, const Status& reason, bool planned) {
       Record& record = RecordOf(workers.at(member));
       record.failures = record.suspicion = 0;
     }
-  } else if (replica.improving && !planned) {
-    ++replica.improve_failures;
-    replica.improve_after = now + Backoff(options.improve_retry_min, options.improve_retry_max,
-                                          replica.improve_failures);
   }
   ++(planned ? replica.planned_changes : replica.losses);
   replica.retry_at = now;
@@ -282,7 +286,8 @@ void State::GiveUpIfDue(Replica& replica) {
   if (!replica.waiting() || !replica.loss_open || now < replica.lost_at + options.worker_wait) {
     return;
   }
-  replica.loss_open = false;
+  if (IsMutant(Mutant::kNeverGiveUp)) return;
+  replica.loss_open = IsMutant(Mutant::kGiveUpTwice) && replica.loss_open;
   const std::string text =
       StrCat(NameOf(replica), " has found no workers to go on with for ",
              std::chrono::floor<std::chrono::seconds>(now - replica.lost_at).count(),

@@ -26,10 +26,10 @@ struct PoolConfig {
   int data_parallel = 0;                           // replicas; 0: one
   // While the workers of a given layout are missing, others may serve in another one.
   bool allow_degraded = true;
-  std::map<std::string, std::string> labels;       // that its workers must carry
-  int64_t kv_blocks = 0, kv_memory_bytes = 0;      // as in KvPoolRequest, for each rank
-  int max_model_len = 0;                           // tokens of prompt + answer
-  int max_sequences = 1;                           // that run together in a replica
+  std::map<std::string, std::string> labels;   // that its workers must carry
+  int64_t kv_blocks = 0, kv_memory_bytes = 0;  // as in KvPoolRequest, for each rank
+  int max_model_len = 0;                       // tokens of prompt + answer
+  int max_sequences = 1;                       // that run together in a replica
 };
 
 struct Options {

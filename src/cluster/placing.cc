@@ -254,6 +254,7 @@ class Placer {
 
   // A replica that cannot be placed gets workers of others that can do without them.
   void TakeFromOthers() {
+    if (IsMutant(Mutant::kHoard)) return;
     for (Replica* replica : lacking_) {
       std::vector<Wish> wishes = PlanTaking(*replica);
       if (!wishes.empty()) Take(*replica, std::move(wishes));
@@ -435,7 +436,8 @@ class Placer {
         return wishes;
       }
     }
-    return replica.degraded ? PlanTaking(replica) : wishes;
+    const bool take = replica.degraded && !IsMutant(Mutant::kStayDegraded);
+    return take ? PlanTaking(replica) : wishes;
   }
 
   // Workers that a waiting replica may need are kept for it; but what a pool asked for at least
@@ -447,6 +449,8 @@ class Placer {
   }
 
   bool IsBetter(const Replica& replica, const Choice& choice) const {
+    if (replica.degraded && IsMutant(Mutant::kStayDegraded)) return false;
+    if (IsMutant(Mutant::kRestless)) return true;
     if (replica.degraded != choice.degraded) return replica.degraded;
     const bool open = replica.degraded || IsOpen(s_.pool(replica));
     return open && choice.placement.cost_s * kWorthAChange < replica.placement.cost_s;

@@ -12,6 +12,7 @@
 #include "cluster/action.h"
 #include "cluster/choice.h"
 #include "cluster/config.h"
+#include "cluster/mutation.h"
 #include "cluster/snapshot.h"
 #include "staffel/clock.h"
 #include "staffel/cluster.h"
@@ -145,6 +146,7 @@ struct State {
   // Ends a serving epoch.
   void EndServing(Replica& replica, const Status& reason, bool planned);
   void LeaveEpoch(Replica& replica, const std::string& reason);  // Abort to all, no members
+  void HoldImprovements(Replica& replica);                       // one has failed
   void GiveUpIfDue(Replica& replica);
 
   // ---- timers.cc

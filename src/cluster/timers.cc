@@ -15,7 +15,7 @@ int64_t Seconds(Duration duration) {
 }  // namespace
 
 void State::CheckTimers(Replica& replica) {
-  if (replica.phase == Phase::kConfiguring &&
+  if (replica.phase == Phase::kConfiguring && !IsMutant(Mutant::kOverlookTimeout) &&
       now >= replica.phase_since + options.capacity_timeout) {
     std::string text;
     for (WorkerId member : replica.members) {
@@ -31,7 +31,8 @@ void State::CheckTimers(Replica& replica) {
     FailAttempt(replica, text, /*counts=*/true);
   } else if (replica.phase == Phase::kLoading && now >= replica.blame_at) {
     JudgeForming(replica);
-  } else if (replica.phase == Phase::kLoading && now >= replica.progress_at + options.load_stall) {
+  } else if (replica.phase == Phase::kLoading && now >= replica.progress_at + options.load_stall &&
+             !IsMutant(Mutant::kOverlookStall)) {
     // Ranks that are done wait for the slowest: it is to blame.
     Worker* slowest = nullptr;
     for (WorkerId member : replica.members) {
@@ -72,7 +73,7 @@ void State::CheckServing(Replica& replica) {
       behind = &worker;
     }
   }
-  if (in_step && now >= progress_at + options.step_stall) {
+  if (in_step && now >= progress_at + options.step_stall && !IsMutant(Mutant::kOverlookHang)) {
     StepFailed(replica, behind->rank,
                absl::DeadlineExceededError(
                    StrCat("no rank has finished a collective for ", Seconds(now - progress_at),
@@ -83,10 +84,13 @@ void State::CheckServing(Replica& replica) {
 
 Time State::TimerOf(const Replica& replica) const {
   Time due = Time::max();
-  if (replica.loss_open && replica.waiting()) due = replica.lost_at + options.worker_wait;
+  if (replica.loss_open && replica.waiting() && !IsMutant(Mutant::kNeverGiveUp))
+    due = replica.lost_at + options.worker_wait;
   if (replica.phase == Phase::kConfiguring) {
+    if (IsMutant(Mutant::kOverlookTimeout)) return due;
     due = std::min(due, replica.phase_since + options.capacity_timeout);
   } else if (replica.phase == Phase::kLoading) {
+    if (IsMutant(Mutant::kOverlookStall)) return std::min(due, replica.blame_at);
     due = std::min({due, replica.blame_at, replica.progress_at + options.load_stall});
   } else if (replica.serving()) {
     Time progress_at = replica.phase_since;
@@ -99,7 +103,8 @@ Time State::TimerOf(const Replica& replica) const {
       progress_at = std::max(progress_at, worker.progress_at);
       in_step = in_step || worker.heartbeat.in_step;
     }
-    if (in_step) due = std::min(due, progress_at + options.step_stall);
+    if (in_step && !IsMutant(Mutant::kOverlookHang))
+      due = std::min(due, progress_at + options.step_stall);
   }
   return due;
 }

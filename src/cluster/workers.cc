@@ -43,7 +43,8 @@ bool IsBetweenRanks(const Status& status) {
 
 bool State::Eligible(const Worker& worker) const {
   const auto record = records.find(worker.hello.name);
-  return !worker.leaving && (record == records.end() || record->second.set_aside_until <= now);
+  return (!worker.leaving || IsMutant(Mutant::kUseLeavers)) &&
+         (record == records.end() || record->second.set_aside_until <= now);
 }
 
 Replica* State::ReplicaOf(const Worker& worker) {
@@ -51,6 +52,7 @@ Replica* State::ReplicaOf(const Worker& worker) {
 }
 
 bool State::LabelsMatch(const PoolConfig& pool, const Worker& worker) const {
+  if (IsMutant(Mutant::kIgnoreLabels)) return true;
   return std::all_of(pool.labels.begin(), pool.labels.end(), [&](const auto& label) {
     const auto own = worker.hello.labels.find(label.first);
     return own != worker.hello.labels.end() && own->second == label.second;
@@ -106,7 +108,8 @@ void State::Gone(WorkerId id, const Status& reason) {
   replace = true;
   Say(worker.leaving ? LogLevel::kInfo : LogLevel::kWarning,
       StrCat(Describe(worker), " is gone: ", std::string(reason.message())));
-  if (Replica* replica = ReplicaOf(worker)) {
+  if (Replica* replica = ReplicaOf(worker);
+      replica != nullptr && !(IsMutant(Mutant::kOverlookLoss) && replica->serving())) {
     const std::string text = StrCat(DescribeRank(worker),
                                     " is lost: ", std::string(reason.message()), LastHeard(worker));
     Record& record = RecordOf(worker);
@@ -153,7 +156,8 @@ void State::SetAside(const Worker& worker, const Status& reason) {
 void State::Hear(Worker& worker, const Capacity& capacity) {
   Replica* replica = ReplicaOf(worker);
   if (replica == nullptr || replica->phase != Phase::kConfiguring || worker.capacity ||
-      capacity.replica != replica->id || capacity.epoch != replica->epoch) {
+      capacity.replica != replica->id ||
+      (capacity.epoch != replica->epoch && !IsMutant(Mutant::kAcceptOldEpoch))) {
     return;
   }
   Status status = capacity.status;
@@ -173,6 +177,7 @@ void State::Hear(Worker& worker, const Capacity& capacity) {
   }
   worker.capacity = capacity;
   const bool all =
+      IsMutant(Mutant::kFormEarly) ||
       std::all_of(replica->members.begin(), replica->members.end(),
                   [&](WorkerId member) { return workers.at(member).capacity.has_value(); });
   if (all) StartForming(*replica);
@@ -233,6 +238,7 @@ void State::ReleaseLeavers() {
   for (auto& [id, worker] : workers) {
     if (!worker.leaving || worker.released || worker.replica.valid()) continue;
     worker.released = true;
+    if (IsMutant(Mutant::kForgetRelease)) continue;
     Send(id, Release{worker.configured});
     worker.configured = ReplicaId();
   }

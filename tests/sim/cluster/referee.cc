@@ -12,6 +12,9 @@ namespace {
 // do not, are as frequent as the world makes them.
 constexpr size_t kAttemptsMax = 60;
 
+// An attempt that is under way when the wait is over may go on.
+constexpr Duration kGiveUpSlack = std::chrono::seconds(10);
+
 std::string CheckPlan(const PlacementPlan& plan, const ModelShape& model) {
   int layer = 0;
   for (const std::vector<int>& group : plan.tensor_groups) {
@@ -46,7 +49,7 @@ void Referee::Joined(WorkerId worker, const Hello& hello) {
   workers_[worker].labels = hello.labels;
 }
 
-void Referee::Said(WorkerId id, const WorkerMessage& message) {
+void Referee::Said(Time now, WorkerId id, const WorkerMessage& message) {
   const auto found = workers_.find(id);
   if (found == workers_.end()) return;
   WorkerBook& worker = found->second;
@@ -54,12 +57,20 @@ void Referee::Said(WorkerId id, const WorkerMessage& message) {
     return worker.replica.valid() && worker.replica == replica && worker.epoch == epoch;
   };
   if (const auto* capacity = std::get_if<Capacity>(&message)) {
-    if (current(capacity->replica, capacity->epoch) && capacity->status.ok()) {
+    if (!current(capacity->replica, capacity->epoch)) return;
+    if (!capacity->status.ok() && !worker.capacity) {
+      replicas_[worker.replica.value].refused_at = now;
+    } else if (capacity->status.ok()) {
       worker.capacity = true;
+      worker.offer = *capacity;
     }
   } else if (const auto* formed = std::get_if<Formed>(&message)) {
-    if (current(formed->replica, formed->epoch) && formed->status.ok() && worker.form) {
+    if (!current(formed->replica, formed->epoch) || !worker.form) return;
+    ReplicaBook& replica = replicas_[worker.replica.value];
+    if (formed->status.ok()) {
       worker.formed = true;
+    } else if (!worker.formed && replica.blame_due == Time::max()) {
+      replica.blame_due = now + options_->blame_wait + std::chrono::milliseconds(100);
     }
   } else if (std::holds_alternative<Leaving>(message)) {
     worker.leaving = true;
@@ -76,7 +87,7 @@ std::string Referee::Judge(Time now, const Actions& actions) {
     std::string wrong = std::visit([&](const auto& it) { return Check(now, it); }, action);
     if (!wrong.empty()) return wrong;
   }
-  return CheckRest();
+  return CheckRest(now);
 }
 
 std::string Referee::Check(Time now, const SendTo& send) {
@@ -117,7 +128,8 @@ std::string Referee::CheckConfigure(Time now, WorkerId id, const Configure& conf
     replica.epoch = configure.plan.epoch;
     replica.workers.clear();
     replica.plan = configure.plan;
-    replica.formed = false;
+    replica.blame_due = Time::max();
+    if (now < replica.refused_at + options_->retry_min) return "no pause after a refusal";
     replica.attempts.push_back(now);
     while (replica.attempts.front() < now - std::chrono::seconds(10)) replica.attempts.pop_front();
     if (replica.attempts.size() > kAttemptsMax) return "attempts follow each other without a pause";
@@ -145,6 +157,10 @@ std::string Referee::CheckForm(WorkerId id, const Form& form) {
   for (size_t rank = 0; rank < replica.workers.size(); ++rank) {
     const auto member = workers_.find(replica.workers[rank]);
     if (member == workers_.end() || !member->second.capacity) return "Form before every Capacity";
+    const Capacity& offer = member->second.offer;
+    if (form.block_count * offer.kv_bytes_per_block > offer.memory_bytes) {
+      return "more blocks than a rank has memory for";
+    }
     if (form.addresses[rank] != StrCat("comm-", member->first.value)) return "a wrong address";
   }
   worker.form = true;
@@ -194,8 +210,18 @@ std::string Referee::Check(Time, const Log& log) {
   return log.text.empty() || log.text.size() > 2000 ? "a log line of odd size" : "";
 }
 
-std::string Referee::CheckRest() {
+std::string Referee::CheckRest(Time now) {
   for (const ReplicaBook& replica : replicas_) {
+    const bool attempting = std::any_of(workers_.begin(), workers_.end(), [&](const auto& worker) {
+      const ReplicaId in = worker.second.replica;
+      return in.valid() && &replicas_[in.value] == &replica;
+    });
+    if (attempting && !replica.serving && now > replica.blame_due) {
+      return "an attempt goes on although a rank could not form";
+    }
+    if (replica.loss_open && now > replica.lost_at + options_->worker_wait + kGiveUpSlack) {
+      return "a lost replica is not given up";
+    }
     if (!replica.serving) continue;
     for (WorkerId id : replica.workers) {
       const auto member = workers_.find(id);

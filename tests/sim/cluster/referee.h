@@ -21,7 +21,7 @@ class Referee {
 
   // Before the event is given to the manager.
   void Joined(WorkerId worker, const Hello& hello);
-  void Said(WorkerId worker, const WorkerMessage& message);
+  void Said(Time now, WorkerId worker, const WorkerMessage& message);
   void Gone(WorkerId worker);
   // The event's actions, in order. Empty: all is right.
   std::string Judge(Time now, const Actions& actions);
@@ -39,6 +39,7 @@ class Referee {
     ReplicaId replica;  // of its Configure, until Abort
     int epoch = 0;
     int rank = -1;
+    Capacity offer;  // its good Capacity
     bool capacity = false, form = false, formed = false, leaving = false;
   };
   struct ReplicaBook {
@@ -46,10 +47,11 @@ class Referee {
     int epoch = 0;                  // of the last Configure
     std::vector<WorkerId> workers;  // by rank
     PlacementPlan plan;
-    bool formed = false;  // Form was sent
     bool serving = false, loss_open = false;
     Time lost_at{};
     std::deque<Time> attempts;
+    Time refused_at{};             // the last Capacity with an error
+    Time blame_due = Time::max();  // a rank could not form: the attempt must end by then
   };
   std::string Check(Time now, const SendTo& send);
   std::string CheckConfigure(Time now, WorkerId id, const Configure& configure);
@@ -59,7 +61,7 @@ class Referee {
   std::string Check(Time now, const ReplicaLost& lost);
   std::string Check(Time now, const ReplicaGaveUp& gave_up);
   std::string Check(Time now, const Log& log);
-  std::string CheckRest();
+  std::string CheckRest(Time now);
 
   const std::vector<PoolConfig>* pools_;
   const Options* options_;

@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "cluster/manager.h"
 #include "plan/placement.h"
+#include "tests/sim/cluster/fleet.h"
 #include "tests/sim/cluster/referee.h"
 
 namespace staffel::cluster::sim {
@@ -22,43 +23,6 @@ constexpr auto kChaos = seconds(40);
 constexpr auto kCalm = seconds(160);
 constexpr auto kAtRest = seconds(30);    // before the end nothing may change any more
 constexpr auto kDeadAfter = seconds(1);  // silence that ends a connection
-constexpr int64_t kMiB = 1 << 20;
-
-// How a process behaves from one moment to another.
-enum class Mood {
-  kGood,
-  kRefuses,     // Capacity with an error
-  kSilent,      // no Capacity
-  kLies,        // Capacity of another epoch, then nonsense
-  kHangs,       // loading stops half way
-  kCannotForm,  // Formed with an error of its own
-  kDeaf,        // heartbeats name an old epoch
-  kEnd
-};
-
-// A place where processes of one worker name run, one after the other.
-struct Slot {
-  std::string name, host, machine;
-  int64_t memory_bytes = 0;  // there is
-  int64_t told_bytes = 0;    // in Hello
-  double speed = 1;
-  std::map<std::string, std::string> labels;
-  bool fresh = false;  // joins when all is calm
-
-  bool alive = false;
-  bool connected = false;
-  bool leaving = false;
-  WorkerId id;
-  Mood mood = Mood::kGood;
-  Time last_to_worker{}, last_to_master{};
-  // The epoch it takes part in.
-  ReplicaId replica;
-  int epoch = 0, rank = -1;
-  PlacementPlan plan;
-  bool formed = false;
-  Heartbeat heartbeat;
-  std::string held;  // the shard whose weights it has
-};
 
 std::string KeyOf(ReplicaId replica, const RankShard& shard) {
   return StrCat(replica.value, ":", shard.layers.begin, "-", shard.layers.end, ":",
@@ -73,8 +37,8 @@ class World {
   WorldResult Run();
 
  private:
-  int Pick(int min, int max) { return std::uniform_int_distribution<int>(min, max)(random_); }
-  bool Chance(int percent) { return Pick(1, 100) <= percent; }
+  int Pick(int min, int max) { return sim::Pick(random_, min, max); }
+  bool Chance(int percent) { return sim::Chance(random_, percent); }
   Duration Between(Duration min, Duration max) {
     return Duration(
         std::uniform_int_distribution<Duration::rep>(min.count(), max.count())(random_));
@@ -98,9 +62,6 @@ class World {
   }
   bool calm() const { return now_ >= kBegin + kChaos; }
 
-  void MakePools();
-  void MakeSlots();
-  Slot MakeSlot(int index);
   void CalmDown();
 
   // ---- the manager
@@ -146,69 +107,9 @@ class World {
   int configures_at_rest_ = 0;
 };
 
-void World::MakePools() {
-  const int count = Pick(1, 3);
-  for (int i = 0; i < count; ++i) {
-    PoolConfig pool;
-    pool.name = StrCat("model-", i);
-    ModelShape& m = pool.shape;
-    m.layers = Pick(2, 6);
-    m.kv_heads = Pick(1, 3);
-    m.q_heads = m.kv_heads * Pick(1, 3);
-    m.head_dim = 64;
-    m.hidden = 256;
-    m.ffn = 32 * Pick(8, 16);
-    m.vocab = 1024;
-    m.layer_bytes = Pick(1, 60) * kMiB;
-    m.embedding_bytes = Pick(1, 20) * kMiB;
-    pool.max_model_len = 256;
-    pool.max_sequences = 4;
-    pool.tensor_parallel = Chance(30) ? 0 : Pick(1, std::min(3, m.q_heads));
-    pool.pipeline_parallel = Chance(30) ? 0 : Pick(1, 2);
-    pool.data_parallel = Pick(0, 2);
-    if (Chance(25)) {
-      pool.kv_blocks = Pick(1, 40);
-    } else if (Chance(25)) {
-      pool.kv_memory_bytes = Pick(1, 40) * kMiB;
-    }
-    if (Chance(30)) pool.labels["kind"] = Chance(50) ? "chat" : "vision";
-    pools_.push_back(std::move(pool));
-  }
-}
-
-Slot World::MakeSlot(int index) {
-  Slot slot;
-  slot.name = StrCat("w", index);
-  const int machine = Pick(1, 3);
-  slot.host = StrCat("host-", machine);
-  slot.machine = StrCat("machine-", machine);
-  slot.memory_bytes = Pick(30, 1000) * kMiB;
-  slot.told_bytes = Chance(25) ? 0 : slot.memory_bytes;
-  slot.speed = Chance(60) ? 1.0 : Pick(1, 8) / 4.0;
-  if (Chance(40)) slot.labels["kind"] = Chance(50) ? "chat" : "vision";
-  return slot;
-}
-
-void World::MakeSlots() {
-  const int count = Pick(1, 7);
-  for (int i = 0; i < count; ++i) slots_.push_back(MakeSlot(i));
-  // Enough of what every pool asks for, for the end.
-  for (const PoolConfig& pool : pools_) {
-    const int need = std::max(pool.tensor_parallel, 1) * std::max(pool.pipeline_parallel, 1) *
-                     std::max(pool.data_parallel, 1);
-    for (int i = 0; i < need; ++i) {
-      Slot slot = MakeSlot(static_cast<int>(slots_.size()));
-      slot.labels = pool.labels;
-      slot.memory_bytes = slot.told_bytes = 65536 * kMiB;
-      slot.fresh = true;
-      slots_.push_back(slot);
-    }
-  }
-}
-
 WorldResult World::Run() {
-  MakePools();
-  MakeSlots();
+  pools_ = MakePools(random_);
+  slots_ = MakeSlots(random_, pools_);
   cluster_.secret_key = {1, 2};
   cluster_.capacity_timeout = seconds(2);
   cluster_.load_stall = seconds(3);
@@ -344,7 +245,7 @@ void World::Tell(Slot& slot, const WorkerMessage& message) {
   At(slot.last_to_master, [this, id = slot.id, message] {
     const Slot& from = slots_[slot_of_.at(id)];
     if (!from.connected || from.id != id) return;
-    referee_->Said(id, message);
+    referee_->Said(now_, id, message);
     const bool beat = std::holds_alternative<Heartbeat>(message);
     Give(beat ? "" : StrCat(from.name, " says ", message.index()),
          [&] { return manager_->OnMessage(now_, id, message); });
@@ -409,7 +310,10 @@ void World::Deliver(int index, const MasterMessage& message) {
   } else if (const auto* form = std::get_if<Form>(&message)) {
     OnForm(index, *form);
   } else if (const auto* abort = std::get_if<Abort>(&message)) {
-    if (slot.replica == abort->replica && slot.epoch == abort->epoch) slot.replica = ReplicaId();
+    if (slot.replica == abort->replica && slot.epoch == abort->epoch) {
+      slot.replica = ReplicaId();
+      slot.left_epoch_at = now_;
+    }
   } else if (std::holds_alternative<Release>(message)) {
     slot.held.clear();
     if (slot.leaving) Kill(index, Between(milliseconds(200), seconds(3)));
@@ -543,7 +447,13 @@ void World::Trouble() {
       slot.leaving = true;
       Tell(slot, Leaving{"SIGTERM", 5});
       In(seconds(5), [this, index, id = slot.id] {
-        if (slots_[index].leaving && slots_[index].id == id) Kill(index, seconds(1));
+        Slot& leaver = slots_[index];
+        if (!leaver.leaving || leaver.id != id) return;
+        if (leaver.connected && leaver.left_epoch_at + seconds(1) < now_ &&
+            !leaver.replica.valid()) {
+          Fail("a leaver that has nothing to do is not let go");
+        }
+        Kill(index, seconds(1));
       });
       break;
     case 4:
@@ -567,7 +477,14 @@ void World::Trouble() {
       const ReplicaId replica(Pick(0, manager_->replica_count() - 1));
       if (Chance(30) && referee_->serves(replica)) {
         Count("stalls");
-        stalled_.insert({replica, referee_->epoch(replica)});
+        const int epoch = referee_->epoch(replica);
+        stalled_.insert({replica, epoch});
+        In(cluster_.step_stall + seconds(6), [this, replica, epoch] {
+          if (stalled_.count({replica, epoch}) > 0 && referee_->serves(replica) &&
+              referee_->epoch(replica) == epoch) {
+            Fail("a step that stands still is not noticed");
+          }
+        });
       }
       Give("idle", [&] { return manager_->OnReplicaIdle(now_, replica, Chance(60)); });
       break;
