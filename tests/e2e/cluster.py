@@ -58,6 +58,16 @@ class Master(Server):
         self.process = subprocess.Popen([*prefix, BINARY, "master", "--host", http_host, "--port", str(self.port), *map(str, arguments)],
                                         stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
 
+    def wait_live(self, within_s=10):
+        """It answers, whether it serves or not."""
+        end = time.monotonic() + within_s
+        while True:
+            with contextlib.suppress(OSError):
+                if self.get("/v1/cluster").status == 200:
+                    return
+            assert self.process.poll() is None and time.monotonic() < end, self.output()[-1000:]
+            time.sleep(.02)
+
 
 class Cluster:
     """Use as a context manager. `layout` is tp, pp, dp; threads are each worker's."""
