@@ -32,6 +32,10 @@ function(staffel_test)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} ${ARG_ARGS})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT_S} LABELS "${ARG_LABELS}")
+  if(STAFFEL_SANITIZE MATCHES "thread")
+    set_tests_properties(${ARG_NAME} PROPERTIES
+        ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan_suppressions.txt")
+  endif()
 endfunction()
 
 # staffel_benchmark(NAME bench_gemm SRCS ... DEPS ...): a Google Benchmark program (not run by ctest).

@@ -31,6 +31,12 @@ class Waiter {
     }
     changed_.notify_all();
   }
+  // What `read` finds while nothing changes.
+  template <class Reading>
+  auto Get(Reading&& read) {
+    std::lock_guard lock(mutex_);
+    return read();
+  }
   template <class Ready>
   bool Until(Ready&& ready, std::chrono::milliseconds patience = kPatience) {
     std::unique_lock lock(mutex_);
@@ -59,6 +65,11 @@ class MasterEnd final : public ClusterHandler, public Waiter {
       if (on_message) on_message(worker, message);
       Do([&] { messages.emplace_back(worker, std::move(message)); });
     }
+  }
+  // The i-th worker that joined, once it has.
+  WorkerId Worker(size_t i) {
+    EXPECT_TRUE(Until([&] { return joined.size() > i; }));
+    return Get([&] { return joined[i].worker; });
   }
   void OnGone(WorkerGone lost) override {
     Do([&] {
@@ -90,7 +101,7 @@ class WorkerEnd final : public MasterHandler, public Waiter {
 
   bool WaitForMessages(size_t count) {
     return Until([&] { return messages.size() >= count || gone.has_value(); }) &&
-           messages.size() >= count;
+           Get([&] { return messages.size() >= count; });
   }
   bool WaitForGone() {
     return Until([&] { return gone.has_value(); });

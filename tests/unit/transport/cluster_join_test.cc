@@ -31,9 +31,10 @@ TEST_P(ClusterAddress, JoinsAndTalksBothWays) {
   ASSERT_TRUE(worker.WaitForMessages(1)) << *worker.gone;
   ASSERT_TRUE(master.Until([&] { return master.joined.size() == 1; }));
   EXPECT_EQ(master.joined[0].hello.name, "gpu-3");
-  EXPECT_EQ(std::get<Welcome>(worker.messages[0]).worker, master.joined[0].worker);
+  EXPECT_EQ(worker.Get([&] { return std::get<Welcome>(worker.messages[0]).worker; }),
+            master.Worker(0));
 
-  server->Send(master.joined[0].worker, Release{ReplicaId(4)});
+  server->Send(master.Worker(0), Release{ReplicaId(4)});
   ASSERT_TRUE(worker.WaitForMessages(2));
   EXPECT_EQ(std::get<Release>(worker.messages[1]).replica, ReplicaId(4));
   link->Send(FormProgress{ReplicaId(4), 2, 0.5});
@@ -66,7 +67,7 @@ TEST(ClusterJoin, StepsReachAllRanksInOrder) {
   auto link_a = Dial(a, server->address(), {.hello = TestHello("a")});
   auto link_b = Dial(b, server->address(), {.hello = TestHello("b")});
   ASSERT_TRUE(master.Until([&] { return master.joined.size() == 2; }));
-  const std::vector<WorkerId> workers = {master.joined[0].worker, master.joined[1].worker};
+  const std::vector<WorkerId> workers = {master.Worker(0), master.Worker(1)};
   constexpr int kSteps = 2000;
   for (int step = 1; step <= kSteps; ++step) {
     server->SendToAll(workers, Step{ReplicaId(0), TestPlan(1, step, step % 70)});
@@ -87,7 +88,7 @@ TEST(ClusterJoin, DisconnectTellsBothSides) {
   WorkerEnd worker;
   auto link = Dial(worker, server->address());
   ASSERT_TRUE(master.Until([&] { return master.joined.size() == 1; }));
-  server->Disconnect(master.joined[0].worker, absl::DataLossError("its digest of step 5 differs"));
+  server->Disconnect(master.Worker(0), absl::DataLossError("its digest of step 5 differs"));
   ASSERT_TRUE(worker.WaitForGone());
   EXPECT_FALSE(worker.permanent);
   EXPECT_THAT(std::string(worker.gone->message()), HasSubstr("its digest of step 5 differs"));

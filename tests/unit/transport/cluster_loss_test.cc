@@ -164,10 +164,10 @@ TEST(ClusterLoss, StoppedWorkerIsNamedAndComesBack) {
   Process worker(server->address(), "gpu-3");
   ASSERT_TRUE(master.Until([&] { return master.joined.size() == 1; }));
   for (int step = 1; step <= 7; ++step) {
-    server->Send(master.joined[0].worker, Step{ReplicaId(0), TestPlan(1, step, 3)});
+    server->Send(master.Worker(0), Step{ReplicaId(0), TestPlan(1, step, 3)});
   }
   ASSERT_TRUE(master.Until([&] { return master.messages.size() == 7; }));
-  const int heartbeats = master.heartbeats;
+  const int heartbeats = master.Get([&] { return master.heartbeats; });
   ASSERT_TRUE(master.Until([&] { return master.heartbeats >= heartbeats + 2; }));
   const Time begin = Now();
   worker.Signal(SIGSTOP);

@@ -109,7 +109,7 @@ TEST_F(ClusterModel, ReadsOfSeveralThreadsAndSteps) {
       right += Read("d1", {{0, 9'000'001}}, got).ok() && got == model_;
     });
   }
-  const WorkerId worker = master_.joined[0].worker;
+  const WorkerId worker = master_.Worker(0);
   for (int step = 1; step <= 200; ++step) {
     server_->Send(worker, Step{ReplicaId(0), testing::TestPlan(1, step, 4)});
   }
@@ -140,7 +140,7 @@ TEST_F(ClusterModel, TheEndOfEitherSideEndsAReadInProgress) {
     if (master_ends) {
       server_.reset();
     } else {
-      server_->Disconnect(master_.joined[0].worker, absl::AbortedError("test"));
+      server_->Disconnect(master_.Worker(0), absl::AbortedError("test"));
     }
     reader.join();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
