@@ -60,6 +60,22 @@ TEST_P(ClusterAddress, JoinsAndTalksBothWays) {
 INSTANTIATE_TEST_SUITE_P(Kinds, ClusterAddress,
                          ::testing::Values("127.0.0.1:0", "[::1]:0", "unix:", "unix-abstract:"));
 
+TEST(ClusterJoin, DialsNamesAndScopedAddresses) {
+  MasterEnd master;
+  auto server = Serve(master, {.listen = {"[::]:0"}});  // IPv4 too
+  ASSERT_NE(server, nullptr);
+  const std::string port = server->address().substr(server->address().rfind(':'));
+  int joined = 0;
+  for (const char* host : {"localhost", "127.0.0.1", "[::1]", "[::1%lo]"}) {
+    WorkerEnd worker;
+    auto link = Dial(worker, StrCat(host, port), {.hello = TestHello(host)});
+    ASSERT_TRUE(worker.WaitForMessages(1)) << host << ": " << *worker.gone;
+    EXPECT_TRUE(master.Worker(joined++).valid());
+    EXPECT_NE(link->local_address(), "");
+  }
+  EXPECT_THAT(master.Get([&] { return master.joined[1].peer; }), HasSubstr("127.0.0.1:"));
+}
+
 TEST(ClusterJoin, StepsReachAllRanksInOrder) {
   MasterEnd master;
   auto server = Serve(master, {});
