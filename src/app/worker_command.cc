@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "app/commands.h"
+#include "app/data_address.h"
 #include "app/option_sources.h"
 #include "app/service_notify.h"
 #include "app/stop_signals.h"
@@ -51,13 +52,11 @@ Hello MakeHello(const WorkerOptions& options, Backend& backend, const Clock& clo
 WorkerNode::MakeEndpoint EndpointMaker(const WorkerOptions& options) {
   return [options](const std::string& local_address) {
     MeshOptions mesh;
-    if (!options.interface.empty()) {
-      mesh.host = options.interface;
-    } else if (!local_address.empty()) {
-      mesh.host = local_address;
-    }
+    mesh.host = ChooseDataAddress(options.interface, local_address, OwnAddresses());
     mesh.port = mesh.port_last = static_cast<uint16_t>(options.data_port);
-    return MakeMeshEndpoint(mesh);
+    Result<std::unique_ptr<CommEndpoint>> endpoint = MakeMeshEndpoint(mesh);
+    if (endpoint.ok()) spdlog::info("other workers reach this one at {}", (*endpoint)->address());
+    return endpoint;
   };
 }
 
