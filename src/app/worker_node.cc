@@ -188,7 +188,8 @@ int64_t WorkerNode::memory_bytes() const {
 
 bool WorkerNode::WaitUntilFree(Duration timeout) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [this] { return !assignment_ && !running_ && queue_.empty(); });
+  return changed_.wait_for(lock, timeout,
+                           [this] { return !assignment_ && !running_ && queue_.empty(); });
 }
 
 int64_t WorkerNode::FreeMemory() const {
