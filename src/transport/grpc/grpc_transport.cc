@@ -14,19 +14,24 @@ void GrpcTransport::SetOutcomeHandler(std::function<void(StepOutcome)> handler) 
 }
 
 Status GrpcTransport::Submit(StepPlan plan) {
-  std::lock_guard lock(mutex_);
-  STAFFEL_CHECK(handler_ != nullptr) << "set the outcome handler before the first plan";
-  if (workers_.empty()) {
-    return absl::UnavailableError("no workers hold the model at the moment");
+  std::lock_guard order(submit_mutex_);
+  std::shared_ptr<const std::vector<WorkerId>> workers;
+  {
+    std::lock_guard lock(mutex_);
+    STAFFEL_CHECK(handler_ != nullptr) << "set the outcome handler before the first plan";
+    if (workers_ == nullptr) {
+      return absl::UnavailableError("no workers hold the model at the moment");
+    }
+    if (plan.epoch != epoch_) {
+      return absl::UnavailableError(
+          StrCat("a plan of epoch ", plan.epoch, " cannot be sent in epoch ", epoch_));
+    }
+    if (failed_step_ != 0) return failure_.status;
+    in_flight_.push_back(plan.step);
+    workers = workers_;
   }
-  if (plan.epoch != epoch_) {
-    return absl::UnavailableError(
-        StrCat("a plan of epoch ", plan.epoch, " cannot be sent in epoch ", epoch_));
-  }
-  if (failed_step_ != 0) return failure_.status;
-  in_flight_.push_back(plan.step);
-  // Under the lock: plans reach every rank in the order of their steps.
-  server_->SendToAll(workers_, Step{replica_, std::move(plan)});
+  // Outcomes need not wait for it. If the epoch ends meanwhile, its workers ignore the plan.
+  server_->SendToAll(*workers, Step{replica_, std::move(plan)});
   return absl::OkStatus();
 }
 
@@ -35,7 +40,7 @@ void GrpcTransport::Bind(int epoch, std::vector<WorkerId> workers, int sampling_
   std::lock_guard lock(mutex_);
   epoch_ = epoch;
   sampler_ = workers[sampling_rank];
-  workers_ = std::move(workers);
+  workers_ = std::make_shared<const std::vector<WorkerId>>(std::move(workers));
   in_flight_.clear();
   finished_.clear();
   failed_step_ = 0;
@@ -43,7 +48,7 @@ void GrpcTransport::Bind(int epoch, std::vector<WorkerId> workers, int sampling_
 
 void GrpcTransport::Unbind() {
   std::lock_guard lock(mutex_);
-  workers_.clear();
+  workers_ = nullptr;
   in_flight_.clear();
   finished_.clear();
 }
@@ -51,8 +56,8 @@ void GrpcTransport::Unbind() {
 void GrpcTransport::OnOutcome(WorkerId worker, StepOutcome outcome) {
   // The handler is called under the lock: in order, whichever threads report.
   std::lock_guard lock(mutex_);
-  if (outcome.epoch != epoch_ ||
-      std::find(workers_.begin(), workers_.end(), worker) == workers_.end()) {
+  if (workers_ == nullptr || outcome.epoch != epoch_ ||
+      std::find(workers_->begin(), workers_->end(), worker) == workers_->end()) {
     return;
   }
   if (!outcome.status.ok()) {

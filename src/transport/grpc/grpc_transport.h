@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -37,11 +38,12 @@ class GrpcTransport final : public Transport {
   ClusterServer* const server_;
   const ReplicaId replica_;
 
+  std::mutex submit_mutex_;  // before mutex_: plans reach every rank in the order of their steps
   std::mutex mutex_;
   // Guarded by mutex_:
   std::function<void(StepOutcome)> handler_;
   int epoch_ = -1;
-  std::vector<WorkerId> workers_;
+  std::shared_ptr<const std::vector<WorkerId>> workers_;  // null: no epoch is bound
   WorkerId sampler_;
   std::deque<uint64_t> in_flight_;            // steps submitted and not yet reported
   std::map<uint64_t, StepOutcome> finished_;  // of the sampling rank
