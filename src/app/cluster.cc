@@ -94,8 +94,8 @@ Status Cluster::AddReplicas() {
     engine.scheduler.first_epoch = 0;  // the manager's epochs begin at 1
     engine.heal = true;
     // Also for losses that came from the manager; it knows these epochs to be over.
-    engine.on_loss = [this, r](const Status& reason) {
-      Post(StepFailed{ReplicaId(r), replicas_[r].epoch, -1, reason});
+    engine.on_loss = [this, r](int epoch, const Status& reason) {
+      Post(StepFailed{ReplicaId(r), epoch, -1, reason});
     };
     STAFFEL_ASSIGN_OR_RETURN(replica.engine,
                              Engine::Create(std::move(engine), replica.transport.get(), &clock_));
@@ -161,8 +161,12 @@ void Cluster::OnMessage(WorkerId worker, WorkerMessage message) {
   {
     std::shared_lock lock(routes_mutex_);
     const auto it = routes_.find(worker);
-    if (it == routes_.end() || it->second.epoch != outcome->epoch) return;
-    route = it->second;
+    if (it != routes_.end() && it->second.epoch == outcome->epoch) route = it->second;
+  }
+  if (route.epoch == 0) {
+    // The epoch is over; a failure may tell who ended it.
+    if (!outcome->status.ok()) Post(Said{worker, std::move(message)});
+    return;
   }
   if (!outcome->status.ok()) {
     return Post(StepFailed{ReplicaId(route.replica), route.epoch, route.rank, outcome->status});
@@ -249,7 +253,6 @@ void Cluster::Carry(cluster::Disconnect& action) {
 
 void Cluster::Carry(cluster::ReplicaServing& action) {
   Replica& replica = replicas_[action.replica.value];
-  replica.epoch = action.epoch;
   {
     std::unique_lock lock(routes_mutex_);
     for (size_t rank = 0; rank < action.workers.size(); ++rank) {
@@ -267,7 +270,6 @@ void Cluster::Carry(cluster::ReplicaServing& action) {
 
 void Cluster::Carry(cluster::ReplicaLost& action) {
   Replica& replica = replicas_[action.replica.value];
-  replica.epoch = 0;
   {
     std::unique_lock lock(routes_mutex_);
     absl::erase_if(routes_,

@@ -91,7 +91,6 @@ class Cluster final : public ClusterHandler {
     int model = 0;
     std::unique_ptr<GrpcTransport> transport;
     std::unique_ptr<Engine> engine;
-    int epoch = 0;      // being served; 0: none
     bool idle = false;  // as the manager knows it
   };
   // Where a worker's outcomes go.
@@ -121,7 +120,7 @@ class Cluster final : public ClusterHandler {
   mutable std::mutex manager_mutex_;  // held for one event
   std::unique_ptr<cluster::Manager> manager_;
 
-  // By ReplicaId; fixed after Create but for `epoch` and `idle`, which the cluster thread writes.
+  // By ReplicaId; fixed after Create but for `idle`, which is the cluster thread's.
   std::deque<Replica> replicas_;
   std::vector<std::unique_ptr<std::atomic<bool>>> served_;  // by model
 

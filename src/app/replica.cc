@@ -94,7 +94,11 @@ Status Replica::StartEngine(const ModelConfig& config, const ServeOptions& optio
   EngineOptions engine = EngineOptionsFor(config, options, backend_options_.max_positions,
                                           std::move(callbacks.on_delivered));
   engine.scheduler.block_count = backend_options_.block_count;
-  engine.on_loss = std::move(callbacks.on_loss);
+  if (callbacks.on_loss) {
+    engine.on_loss = [on_loss = std::move(callbacks.on_loss)](int, const Status& reason) {
+      on_loss(reason);
+    };
+  }
   STAFFEL_ASSIGN_OR_RETURN(engine_, Engine::Create(std::move(engine), transport_.get(), &clock_));
   engine_->Start();
   return absl::OkStatus();

@@ -210,8 +210,11 @@ void State::StepFailed(Replica& replica, int rank, const Status& reason) {
   replica.retry_at =
       now +
       std::max(options.blame_wait, Backoff(options.retry_min, options.retry_max, replica.failures));
-  if (!known) return;
-  Worker& worker = workers.at(id);
+  if (known) Blame(id, reason);
+}
+
+void State::Blame(WorkerId id, const Status& reason) {
+  const Worker& worker = workers.at(id);
   if (absl::IsDataLoss(reason)) {
     SetAside(worker, reason);
     Expel(id, reason);
@@ -230,6 +233,7 @@ void State::LeaveEpoch(Replica& replica, const std::string& reason) {
     worker.rank = -1;
     if (!IsMutant(Mutant::kForgetAbort)) Send(member, Abort{replica.id, replica.epoch, reason});
   }
+  replica.former = std::move(replica.members);
   replica.members.clear();
   replica.placement = {};
   replica.phase = Phase::kWaiting;

@@ -35,7 +35,8 @@ class Manager {
   ~Manager();
 
   Actions OnJoin(Time now, WorkerId worker, const Hello& hello, const std::string& peer_address);
-  // StepOutcomes are the engine's and ignored here.
+  // StepOutcomes are the engine's; but one that failed after its epoch has ended may tell who was
+  // to blame, where a neighbour spoke first.
   Actions OnMessage(Time now, WorkerId worker, const WorkerMessage& message);
   Actions OnGone(Time now, const WorkerGone& gone);
   // The engine's view of a serving epoch: a step failed. rank: who said so or is to blame, -1

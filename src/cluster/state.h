@@ -79,6 +79,8 @@ struct Replica {
   Time progress_at{};           // loading: of any rank
   Time blame_at = Time::max();  // loading: when to judge the failures so far
 
+  std::vector<WorkerId> former;  // by rank, of the epoch that ended last; may be gone
+
   // Attempts that failed since an epoch was proven.
   int failures = 0;
   Time retry_at{};
@@ -126,7 +128,7 @@ struct State {
   void Hear(Worker& worker, const Formed& formed);
   void Hear(Worker& worker, const Heartbeat& heartbeat);
   void Hear(Worker& worker, const Leaving& leaving);
-  void Hear(Worker& worker, const StepOutcome&) {}
+  void Hear(Worker& worker, const StepOutcome& outcome);
   void Expel(WorkerId id, const Status& reason);  // disconnects, and treats it as gone
   void SetAside(const Worker& worker, const Status& reason);
   void ReleaseLeavers();
@@ -141,6 +143,8 @@ struct State {
   void JudgeForming(Replica& replica);
   void Serve(Replica& replica);
   void StepFailed(Replica& replica, int rank, const Status& reason);
+  // For the end of a serving epoch.
+  void Blame(WorkerId id, const Status& reason);
   // Ends an attempt. counts: it was the attempt's own failure, the next one waits longer.
   void FailAttempt(Replica& replica, const std::string& reason, bool counts);
   // Ends a serving epoch.

@@ -222,6 +222,16 @@ void State::Hear(Worker& worker, const Heartbeat& heartbeat) {
   worker.heartbeat_at = worker.agreed_at = now;
 }
 
+void State::Hear(Worker& worker, const StepOutcome& outcome) {
+  if (outcome.status.ok() || IsBetweenRanks(outcome.status)) return;
+  for (const Replica& replica : replicas) {
+    if (!replica.waiting() || replica.epoch != outcome.epoch || replica.retry_at <= now) continue;
+    if (std::count(replica.former.begin(), replica.former.end(), worker.id) == 0) continue;
+    Blame(worker.id, outcome.status);
+    return;
+  }
+}
+
 void State::Hear(Worker& worker, const Leaving& leaving) {
   if (worker.leaving) return;
   worker.leaving = true;

@@ -225,7 +225,7 @@ void Engine::Handle(ResumeCommand& command) {
 void Engine::HandleLoss(const Status& reason) {
   ++totals_.losses;
   BeginPause(reason);
-  if (options_.on_loss) options_.on_loss(reason);
+  if (options_.on_loss) options_.on_loss(scheduler_.epoch(), reason);
 }
 
 void Engine::BeginPause(const Status& reason) {

@@ -49,7 +49,8 @@ struct EngineOptions {
   // A lost worker: false ends every request with kError and the engine stays failed; true keeps
   // them, with their tokens, until Resume.
   bool heal = false;
-  std::function<void(const Status&)> on_loss;  // engine thread; once for each loss, not for Pause
+  // Engine thread; once for each loss, not for Pause, with the epoch that it ended.
+  std::function<void(int epoch, const Status&)> on_loss;
   // Engine thread; after sinks have got their events and the next plan is on its way. Threads that
   // carry the events on are best woken here: before, they would hold up the plan.
   std::function<void()> on_delivered;

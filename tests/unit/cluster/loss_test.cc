@@ -158,6 +158,18 @@ TEST_F(Loss, FailedStepOfALostPeerWaitsForWhoItWas) {
   EXPECT_THAT(actions, IsEmpty()) << "of an old epoch";
 }
 
+TEST_F(Loss, WhoDivergedIsFoundThoughItsNeighbourSpokeFirst) {
+  Serve(2, 1, /*spare=*/true);
+  StepFailed(1, 0, absl::UnavailableError("rank 1 has hung up"));
+  EXPECT_FALSE(Is<Disconnect>());
+  now += Ms(2);
+  Say(b, StepOutcome{.epoch = 1, .step = 9, .status = absl::DataLossError("digest 5 not 7")});
+  ASSERT_EQ(All<Disconnect>().size(), 1u);
+  EXPECT_EQ(All<Disconnect>()[0].worker, b);
+  Pass(seconds(1));
+  EXPECT_THAT(To<Configure>(), ElementsAre("a", "c"));
+}
+
 TEST_F(Loss, LeavingWorkerHandsOverToASpare) {
   Serve(1, 2, /*spare=*/true);
   Say(b, Leaving{"SIGTERM", 30});

@@ -20,7 +20,7 @@ TEST_F(HealingTest, HealingKeepsRequestsUntilResume) {
   EngineOptions options = SmallOptions();
   options.heal = true;
   std::vector<std::string> losses;
-  options.on_loss = [&](const Status& reason) { losses.emplace_back(reason.message()); };
+  options.on_loss = [&](int, const Status& reason) { losses.emplace_back(reason.message()); };
   Make(options);
   auto sink = Submit(4, 5);
   engine->Turn();
@@ -136,7 +136,7 @@ TEST_F(HealingTest, FailRequestsWhileServingEndsThoseBefore) {
 TEST_F(HealingTest, APlannedPauseIsNoLoss) {
   EngineOptions options = HealingOptions();
   int losses = 0;
-  options.on_loss = [&](const Status&) { ++losses; };
+  options.on_loss = [&](int, const Status&) { ++losses; };
   Make(options);
   auto sink = Submit(4, 5);
   engine->Turn();
