@@ -1,7 +1,5 @@
 #include "comm/mesh/acceptor.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -27,18 +25,6 @@ void Ring(int eventfd) {
 }
 
 }  // namespace
-
-void SetTcpOptions(int socket) {
-  // Failures leave a connection that is slower, not wrong. Cubic: BBR, where it is the default, is
-  // up to 3 times slower for transfers of 1 MB and more within a rack.
-  const int one = 1, idle_s = 5, interval_s = 5, probes = 3;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
-  setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
-  setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-}
 
 Acceptor::Acceptor(Fd tcp_listener, Fd unix_listener, AcceptorLimits limits)
     : tcp_listener_(std::move(tcp_listener)),
@@ -146,7 +132,6 @@ void Acceptor::Accept(int listener, bool local) {
       if (silent == guests_.end()) continue;
       guests_.erase(silent);
     }
-    if (!local) SetTcpOptions(socket.get());
     Guest& guest = guests_.emplace_back();
     guest.socket = std::move(socket);
     guest.local = local;

@@ -43,9 +43,6 @@ struct AcceptorLimits {
   size_t greeting_max;
 };
 
-// Options of a socket that carries data, whichever side connected.
-void SetTcpOptions(int socket);
-
 class Acceptor {
  public:
   // unix_listener may be empty.

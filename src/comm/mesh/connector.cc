@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "comm/mesh/tcp_options.h"
 
 namespace staffel {
 namespace {

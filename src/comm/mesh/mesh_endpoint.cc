@@ -23,6 +23,7 @@
 #include "comm/mesh/shm_link.h"
 #include "comm/mesh/socket_address.h"
 #include "comm/mesh/tcp_link.h"
+#include "comm/mesh/tcp_options.h"
 
 namespace staffel {
 namespace {
@@ -251,6 +252,7 @@ Result<Fd> Listen(SocketAddress& address) {
   if (address.family() != AF_UNIX) {
     const int one = 1;
     setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    SetTcpOptions(fd.get());
   }
   if (bind(fd.get(), address.get(), address.size) != 0 || listen(fd.get(), kBacklog) != 0) {
     return absl::UnavailableError(strerror(errno));
