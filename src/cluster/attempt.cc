@@ -12,6 +12,7 @@ namespace {
 
 // A connection that took part in so many failures is set aside, whosever fault they are.
 constexpr int kSuspicionMax = 3;
+constexpr int kPoolGrowthIgnored = 2;
 // How long the memory that a Capacity has shown is believed at least, where it is less than
 // Hello's.
 constexpr Duration kMemoryKnown = std::chrono::seconds(60);
@@ -107,6 +108,14 @@ void State::StartForming(Replica& replica) {
                       ? std::max(block_count, size->block_count)
                       : std::min(block_count, size->block_count);
   }
+  // Another pool size would cost the ranks that keep their shards a load: the old one will do.
+  const PlacementPlan& plan = replica.placement.plan;
+  const auto seats = replica.seats.find({TensorParallel(plan), PipelineParallel(plan)});
+  if (seats != replica.seats.end() && SameShards(seats->second.plan, plan) &&
+      seats->second.block_count <= block_count &&
+      block_count <= kPoolGrowthIgnored * seats->second.block_count) {
+    block_count = seats->second.block_count;
+  }
   Form form{replica.id,  replica.epoch,
             block_count, {},
             {},          SecretOf(options.secret_key, replica.id, replica.epoch)};
@@ -176,7 +185,7 @@ void State::Serve(Replica& replica) {
   replica.loss_open = false;
   const PlacementPlan& plan = replica.placement.plan;
   Seats& seats = replica.seats[{TensorParallel(plan), PipelineParallel(plan)}];
-  seats = {plan, {}, {}};
+  seats = {plan, {}, {}, replica.block_count};
   for (WorkerId member : replica.members) {
     Worker& worker = workers.at(member);
     worker.progress_at = worker.agreed_at = now;

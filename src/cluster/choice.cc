@@ -124,6 +124,15 @@ Result<Choice> Choose(const ModelShape& model, const LinkShape& link, const Plac
   return choice;
 }
 
+bool SameShards(const PlacementPlan& a, const PlacementPlan& b) {
+  return std::equal(a.ranks.begin(), a.ranks.end(), b.ranks.begin(), b.ranks.end(),
+                    [](const RankShard& x, const RankShard& y) {
+                      return x.layers == y.layers && x.q_heads == y.q_heads &&
+                             x.kv_heads == y.kv_heads && x.ffn == y.ffn && x.vocab == y.vocab &&
+                             x.group == y.group;
+                    });
+}
+
 int TensorParallel(const PlacementPlan& plan) {
   return plan.tensor_groups.empty() ? 0 : static_cast<int>(plan.tensor_groups[0].size());
 }

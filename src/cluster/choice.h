@@ -28,7 +28,11 @@ struct Seats {
   PlacementPlan plan;
   std::vector<std::string> names;    // by rank
   std::vector<DeviceShape> devices;  // by rank
+  int block_count = 0;
 };
+
+// Whether ranks hold the same parts of the model in both.
+bool SameShards(const PlacementPlan& a, const PlacementPlan& b);
 
 struct Choice {
   std::vector<WorkerId> workers;  // by rank

@@ -56,6 +56,24 @@ TEST_F(Loss, SpareTakesTheSeatAndOthersKeepTheirShards) {
   EXPECT_EQ(All<ReplicaServing>()[0].epoch, 2);
 }
 
+TEST_F(Loss, PoolKeepsItsSizeWhereShardsStay) {
+  PoolConfig pool = PoolOf("m", 2, 1);
+  pool.kv_memory_bytes = 100 * 4096;
+  Start({pool});
+  a = Join("a");
+  b = Join("b");
+  FormAll({a, b});
+  EXPECT_EQ(Last<Form>(a)->block_count, 100);
+  Gone(b);
+  const WorkerId back = Join("b");
+  for (WorkerId worker : {a, back}) {
+    Capacity roomy = GoodCapacity(*Last<Configure>(worker));
+    roomy.kv_bytes_per_block = 4000;  // 102 blocks
+    Say(worker, roomy);
+  }
+  EXPECT_EQ(Last<Form>(a)->block_count, 100);
+}
+
 TEST_F(Loss, SurvivorsCarryOnAndReturnToTheWantedLayoutWhenIdle) {
   Serve(2, 1, /*spare=*/false);
   Gone(b);
