@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "app/model_setup.h"
@@ -15,12 +14,6 @@ namespace {
 
 // How often engines are asked whether they are idle: a better layout is taken then.
 constexpr Duration kIdleCheck = std::chrono::milliseconds(200);
-
-Hash128 RandomKey() {
-  std::random_device random;
-  const auto word = [&] { return uint64_t{random()} << 32 | random(); };
-  return {word(), word()};
-}
 
 std::map<std::string, std::string> Labels(const std::vector<std::string>& texts) {
   std::map<std::string, std::string> labels;
@@ -61,7 +54,7 @@ Result<std::unique_ptr<Cluster>> Cluster::Create(const ClusterOptions& options,
                                                  ClusterServer* server, Callbacks callbacks) {
   std::unique_ptr<Cluster> cluster(new Cluster(std::move(models), server, std::move(callbacks)));
   cluster::Options manager;
-  manager.secret_key = RandomKey();
+  manager.secret_key = RandomHashKey();
   manager.worker_wait = options.worker_wait;
   std::vector<cluster::PoolConfig> pools;
   for (const ClusterModel& model : cluster->models_) pools.push_back(PoolOf(model));

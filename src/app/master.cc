@@ -142,7 +142,8 @@ class Publisher {
       served.engine = {std::shared_ptr<EngineClient>(), engines.front()};  // the cluster owns it
     } else {
       served.engine = std::make_shared<ReplicaRouter>(
-          std::vector<EngineClient*>(engines.begin(), engines.end()));
+          std::vector<EngineClient*>(engines.begin(), engines.end()),
+          ReplicaRouterOptions{.hash_key = RandomHashKey()});
     }
     served.metrics = front_.metrics().AddModel(
         served.names.front(), [engine = served.engine] { return engine->stats(); });

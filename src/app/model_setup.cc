@@ -7,15 +7,11 @@
 #include "base/strings.h"
 
 namespace staffel {
-namespace {
-
-Hash128 RandomKey() {
+Hash128 RandomHashKey() {
   std::random_device random;
   const auto word = [&] { return uint64_t{random()} << 32 | random(); };
   return {word(), word()};
 }
-
-}  // namespace
 
 Result<int> MaxModelLen(const ModelConfig& config, const ServeOptions& options) {
   const int trained = config.shape.context_length;
@@ -44,7 +40,7 @@ EngineOptions EngineOptionsFor(const ModelConfig& config, const ServeOptions& op
   engine.scheduler.chunk_tokens_max =
       options.prefill_chunk > 0 ? options.prefill_chunk : options.max_num_batched_tokens;
   engine.scheduler.prefix_caching = options.enable_prefix_caching;
-  engine.scheduler.hash_key = RandomKey();
+  engine.scheduler.hash_key = RandomHashKey();
   engine.vocab_size = config.shape.vocab;
   engine.max_queue = options.max_queue;
   engine.stall_timeout = options.stall_timeout;

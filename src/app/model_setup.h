@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "app/serve_options.h"
+#include "base/siphash.h"
 #include "engine/engine.h"
 #include "model/config.h"
 #include "staffel/status.h"
@@ -13,6 +14,9 @@ namespace staffel {
 // Tokens of prompt + answer. InvalidArgument: --max-model-len is above what the model was trained
 // for.
 Result<int> MaxModelLen(const ModelConfig& config, const ServeOptions& options);
+
+// Secret bits for a hash that clients must not steer.
+Hash128 RandomHashKey();
 
 // Rows of logits that the scheduler asks for at most in one step.
 int LogitRows(const ServeOptions& options);
