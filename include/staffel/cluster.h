@@ -130,7 +130,7 @@ struct RankOptions {
   int max_rows = 512;
   int max_sampled_rows = 512;
   int max_positions = 8192;
-  std::string activations;  // value of --activations
+  std::string activations = "int16";  // value of --activations
 };
 
 struct Configure {

@@ -42,7 +42,7 @@ struct Choice {
   bool degraded = false;  // another layout than the policy's
 };
 
-// The best placement over `candidates` (in the order they joined), or the one of `seats` (null: no
+// The best placement over `candidates` (in their order), or the one of `seats` (null: no
 // layout of this size has served) where its workers keep their shards at little more cost.
 Result<Choice> Choose(const ModelShape& model, const LinkShape& link, const PlacementPolicy& policy,
                       const std::vector<Candidate>& candidates,

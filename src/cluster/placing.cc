@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -62,9 +63,11 @@ class Placer {
     return {worker.id, worker.hello.name, worker.hello.machine, device};
   }
 
-  void SortByJoin(std::vector<Candidate>& candidates) const {
-    std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-      return s_.workers.at(a.worker).join_order < s_.workers.at(b.worker).join_order;
+  // By name, and not by the order of joining: a master that has started anew gives its workers the
+  // ranks whose weights they hold.
+  static void SortByName(std::vector<Candidate>& candidates) {
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+      return std::tie(a.name, a.worker) < std::tie(b.name, b.worker);
     });
   }
 
@@ -73,14 +76,14 @@ class Placer {
     for (const auto& [id, worker] : s_.workers) {
       if (!worker.replica.valid() && s_.Eligible(worker)) free_.push_back(CandidateOf(worker));
     }
-    SortByJoin(free_);
+    SortByName(free_);
   }
 
   std::vector<Candidate> FreeFor(const Replica& replica) const {
     return MatchingOf(replica, free_);
   }
 
-  // In the order of joining.
+  // By name.
   std::vector<Candidate> MatchingOf(const Replica& replica,
                                     const std::vector<Candidate>& candidates) const {
     std::vector<Candidate> matching;
@@ -89,7 +92,7 @@ class Placer {
         matching.push_back(candidate);
       }
     }
-    SortByJoin(matching);
+    SortByName(matching);
     return matching;
   }
 
@@ -100,7 +103,7 @@ class Placer {
       const Worker& worker = s_.workers.at(member);
       if (!worker.leaving) candidates.push_back(CandidateOf(worker));
     }
-    SortByJoin(candidates);
+    SortByName(candidates);
     return candidates;
   }
 
@@ -329,7 +332,7 @@ class Placer {
         rest.push_back(CandidateOf(s_.workers.at(worker)));
       }
     }
-    SortByJoin(rest);
+    SortByName(rest);
     std::vector<Choice> choices;
     for (size_t i = 0; i < open.size(); ++i) {
       const size_t left = open.size() - i;
@@ -349,7 +352,7 @@ class Placer {
       Remove(choices[i], free_);
       open[i]->choice = std::move(choices[i]);
     }
-    SortByJoin(free_);
+    SortByName(free_);
   }
 
   // A worker that comes back early in a degraded attempt.
