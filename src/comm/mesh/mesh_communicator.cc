@@ -66,9 +66,9 @@ struct Peer {
   bool wants_input() const { return wanted() > link->Buffered(); }
   bool wants_room() const { return !out[0].idle(ready[0]) || !out[1].idle(ready[1]); }
 
-  bool AdvanceOut() {
-    if (!out[0].done()) return out[0].Advance(*link, ready[0], kTurnBytes);
-    return out[1].Advance(*link, ready[1], kTurnBytes);
+  bool AdvanceOut(size_t limit = kTurnBytes) {
+    const int stream = out[0].done() ? 1 : 0;
+    return out[stream].Advance(*link, ready[stream], limit);
   }
 };
 
@@ -156,7 +156,9 @@ class MeshCommunicator final : public Communicator {
     StartOut(*peer, 0, MessageKind::kPoint, data.data(), data.size(), data.size());
     peer->in[0].Start(false, 0);
     Peer* const involved[] = {peer};
-    return Drive(involved, [&] { return peer->AdvanceOut() ? Turn::kMoved : Turn::kStuck; });
+    return Drive(involved, [&] {
+      return peer->AdvanceOut(data.size() * sizeof(float)) ? Turn::kMoved : Turn::kStuck;
+    });
   }
 
   Status Recv(int from, absl::Span<float> data) override {
@@ -256,7 +258,7 @@ class MeshCommunicator final : public Communicator {
         moved |= peer->AdvanceOut();
         // The sum replaces the own part, which must be on its way by then.
         can_sum = std::min(can_sum, peer->out[0].written() - summed);
-        if (!peer->in[0].AdvanceHeader(*peer->link)) {
+        if (!peer->in[0].AdvanceHeaderToSum(*peer->link)) {
           complete = false;
         } else if (!Matches(*peer, 0, bytes)) {
           return Turn::kMismatch;
@@ -295,7 +297,7 @@ class MeshCommunicator final : public Communicator {
       bool moved = false, complete = true;
       for (Peer* peer : others_) {
         moved |= peer->AdvanceOut();
-        if (!peer->in[0].AdvanceHeader(*peer->link)) {
+        if (!peer->in[0].AdvanceHeaderToSum(*peer->link)) {
           complete = false;
         } else if (!Matches(*peer, 0, vector_bytes)) {
           return Turn::kMismatch;

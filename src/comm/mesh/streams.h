@@ -53,6 +53,11 @@ class InStream {
     size_ = size;
     read_ = 0;
   }
+  // As AdvanceHeader, for a stream that is summed from the link's own memory.
+  bool AdvanceHeaderToSum(Link& link) {
+    if (header_read_ < kHeaderBytes) link.Peek(wanted());
+    return AdvanceHeader(link);
+  }
   // True once the header is complete.
   bool AdvanceHeader(Link& link) {
     if (header_read_ == kHeaderBytes) return true;

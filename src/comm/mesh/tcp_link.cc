@@ -44,7 +44,7 @@ class TcpLink final : public Link {
   }
 
   absl::Span<const uint8_t> Peek(size_t wanted) override {
-    if (end_ - begin_ < wanted) Fill();
+    if (end_ - begin_ < wanted) Fill(kLinkBufferBytesMin);
     return {buffer_.get() + begin_, end_ - begin_};
   }
 
@@ -56,7 +56,9 @@ class TcpLink final : public Link {
       begin_ = end_ = (begin_ + size) % 4;
       return size;
     }
-    const size_t size = std::min(bytes, Peek(1).size());
+    // Of a large message, most is left for the direct way.
+    if (begin_ == end_) Fill(kDirectBytes);
+    const size_t size = std::min(bytes, end_ - begin_);
     if (size == 0) return 0;
     std::memcpy(out, buffer_.get() + begin_, size);
     Consume(size);
@@ -88,7 +90,7 @@ class TcpLink final : public Link {
  private:
   // At most kLinkBufferBytesMin bytes are unread; twice as much is there, so that they are rarely
   // moved. Floats stay aligned: an offset in the buffer equals that in the stream, modulo 4.
-  void Fill() {
+  void Fill(size_t limit) {
     if (begin_ == end_) {
       begin_ = end_ = begin_ % 4;
     } else if (begin_ > kLinkBufferBytesMin) {
@@ -98,7 +100,7 @@ class TcpLink final : public Link {
       end_ -= aligned;
     }
     const size_t room =
-        std::min(kLinkBufferBytesMin - (end_ - begin_), 2 * kLinkBufferBytesMin - end_);
+        std::min({limit, kLinkBufferBytesMin - (end_ - begin_), 2 * kLinkBufferBytesMin - end_});
     if (room > 0) end_ += Receive(buffer_.get() + end_, room);
   }
 
