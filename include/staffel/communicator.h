@@ -34,7 +34,8 @@ class Communicator {
   // Between stages: `to` and `from` are ranks of the replica (RankShard::rank), not members.
   virtual Status Send(int to, absl::Span<const float> data) = 0;
   virtual Status Recv(int from, absl::Span<float> data) = 0;
-  // Any thread: every pending and later call of this group returns Aborted within 5 ms.
+  // Any thread: every pending and later call of this group returns Aborted within 5 ms. Other ranks
+  // of the epoch need not be told: their calls fail as soon as they wait for this one.
   virtual void Abort() = 0;
   // Any thread, at any time: how far it is.
   virtual CommStats stats() const { return {}; }
