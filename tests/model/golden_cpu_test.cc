@@ -49,9 +49,9 @@ const Mode kModes[] = {
     {"smollm2", ActivationType::kInt8, 0, 0, 0.01, {1.2, 0.15, 0.6}},
     {"qwen2.5", ActivationType::kInt8, 0, 0, 0.01, {1.6, 0.10, 0.6}},
     {"gemma3", ActivationType::kInt8, 0, 0, 0.01, {1.2, 0.13, 0.6}},
-    {"smollm2", ActivationType::kF32, 0, 0, 0.001, {0.12, 0.015, 0.1}},
-    {"qwen2.5", ActivationType::kF32, 0, 6, 0.001, {0.8, 0.035, 0.1}},
-    {"gemma3", ActivationType::kF32, 0, 6, 0.001, {0.15, 0.01, 0.1}},
+    {"smollm2", ActivationType::kF32, 0, 0, 0.001, {0.1, 0.015, 0.1}},
+    {"qwen2.5", ActivationType::kF32, 0, 6, 0.001, {0.25, 0.03, 0.1}},
+    {"gemma3", ActivationType::kF32, 0, 6, 0.001, {0.06, 0.01, 0.1}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenCpu, ::testing::ValuesIn(kModes), [](const auto& info) {
