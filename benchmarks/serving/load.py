@@ -28,6 +28,7 @@ WORKLOADS = {
     "prefill": "one at a time, fresh 500-word prompt, 1 token out, 4 requests",
     "prefill2k": "one at a time, fresh 2,000-word prompt, 1 token out, 2 requests",
     "c8": "24 requests, 8 at once, 48 words in, 96 tokens out",
+    "c16": "48 requests, 16 at once, 48 words in, 96 tokens out",
     "c32": "64 requests, 32 at once, 48 words in, 96 tokens out",
     "prefix": "24 requests that share 600 words, 4 at once, 16 tokens out",
 }
@@ -89,6 +90,8 @@ def jobs_of(workload, rng):
         return [(words(rng, 2000), 1) for _ in range(2)], 1
     if workload == "c8":
         return [(words(rng, 48), 96) for _ in range(24)], 8
+    if workload == "c16":
+        return [(words(rng, 48), 96) for _ in range(48)], 16
     if workload == "c32":
         return [(words(rng, 48), 96) for _ in range(64)], 32
     if workload == "prefix":

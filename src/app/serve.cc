@@ -104,7 +104,9 @@ int ServeLocalCluster(const ServeOptions& options) {
   workers.count = RankCount(options);
   // They end with the server, which has let requests finish before.
   workers.flags = {"--threads", StrCat(std::max(1, threads / workers.count)), "--drain-timeout",
-                   "0"};
+                   "0",
+                   // Alike: what a probe would tell apart is noise.
+                   "--speed", "1"};
   if (options.log_format == LogFormat::kJson)
     workers.flags.insert(workers.flags.end(), {"--log-format", "json"});
   return ServeCluster(master, std::move(workers));

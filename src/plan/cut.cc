@@ -113,14 +113,12 @@ void CutHeads(const ModelShape& m, absl::Span<const double> speeds, absl::Span<R
   }
 }
 
-// FFN columns of each member: what evens out its share of the heads.
+// FFN columns of each member, by speed alone: the sum after the attention is a meeting of all, so
+// that what a member lacks in heads cannot be made up for by columns; it would wait twice.
 void CutFfn(const ModelShape& m, absl::Span<const double> speeds, absl::Span<RankShard> members) {
-  std::vector<double> load;
-  for (const RankShard& member : members) {
-    load.push_back(HeadGroupMacs(m, member.q_heads.size(), member.kv_heads.size()));
-  }
+  const std::vector<double> idle(members.size(), 0.0);
   std::vector<int> shares =
-      Apportion(m.ffn / m.ffn_granule, FfnMacs(m, m.ffn_granule), load, speeds);
+      Apportion(m.ffn / m.ffn_granule, FfnMacs(m, m.ffn_granule), idle, speeds);
   std::vector<Range> ranges = RangesOf(shares, m.ffn_granule);
   for (size_t i = 0; i < members.size(); ++i) members[i].ffn = ranges[i];
 }

@@ -19,10 +19,9 @@ struct Placement {
 // Layers are cut between stages, and heads, FFN columns and vocabulary rows between the members of
 // a stage's group, in shares of the devices' speeds; if the memory of a device does not suffice for
 // that, in shares that lean on memory. Heads are cut at KV groups (inside one, with the KV head on
-// several ranks, where members outnumber KV heads), FFN columns at granules, where the FFN evens
-// out what heads could not. One rank is a plan with full ranges.
-// InvalidArgument: the model cannot be cut so; names both numbers. ResourceExhausted: a rank's
-// weights (and KV of policy.context_tokens) exceed its device's memory.
+// several ranks, where members outnumber KV heads), FFN columns at granules. One rank is a plan
+// with full ranges. InvalidArgument: the model cannot be cut so; names both numbers.
+// ResourceExhausted: a rank's weights (and KV of policy.context_tokens) exceed its device's memory.
 Result<Placement> PlaceInOrder(const ModelShape& model, const ClusterShape& cluster,
                                const PlacementPolicy& policy);
 
