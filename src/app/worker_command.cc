@@ -55,7 +55,10 @@ WorkerNode::MakeEndpoint EndpointMaker(const WorkerOptions& options) {
     mesh.host = ChooseDataAddress(options.interface, local_address, OwnAddresses());
     mesh.port = mesh.port_last = static_cast<uint16_t>(options.data_port);
     Result<std::unique_ptr<CommEndpoint>> endpoint = MakeMeshEndpoint(mesh);
-    if (endpoint.ok()) spdlog::info("other workers reach this one at {}", (*endpoint)->address());
+    if (endpoint.ok()) {
+      const std::string& address = (*endpoint)->address();
+      spdlog::info("other workers reach this one at {}", address.substr(0, address.find('?')));
+    }
     return endpoint;
   };
 }

@@ -204,6 +204,7 @@ inline RankOptions SmallOptions() {
   options.max_rows = 64;
   options.max_sampled_rows = 32;
   options.max_positions = 128;
+  options.activations = "int16";
   return options;
 }
 

@@ -410,6 +410,35 @@ TEST_F(WorkerNodeTest, WithoutAFileTheShardComesFromTheMasterOnce) {
   EXPECT_GT(fetched_first, 0);
 }
 
+TEST_F(WorkerNodeTest, TheFilesOfASplitModelAreFetchedAsOne) {
+  const std::vector<std::vector<TokenId>> expected = Expected();
+  auto model = MakeTinyModel("llama", Shape());
+  model->QuantiseMatrices();
+  const auto [first, second] = SplitGgufBytes(*model);
+  WriteFile(folder_ / "x-00001-of-00002.gguf", first);
+  WriteFile(folder_ / "x-00002-of-00002.gguf", second);
+  ServedFile split = ServedFile::Of(folder_ / "x-00001-of-00002.gguf");
+  ASSERT_EQ(split.ref.parts.size(), 2u);
+  EXPECT_NE(split.ref.digest, file_.ref.digest);
+  for (const bool own : {true, false}) {
+    if (!own) split.ref.path = "/nowhere/x-00001-of-00002.gguf";
+    TempFolder caches;
+    NodeUnderTest::Settings one = Named("a"), other = Named("b");
+    one.cache_dir = other.cache_dir = caches.path();
+    NodeUnderTest a(std::move(one)), b(std::move(other));
+    for (NodeUnderTest* node : {&a, &b}) {
+      node->link().served_digest = split.ref.digest;
+      node->link().served_bytes = first + second;
+    }
+    Replica replica(split, split.Place(2, 1), {&a, &b});
+    ASSERT_EQ(replica.Form(1), absl::OkStatus());
+    EXPECT_EQ(replica.formed[0].bytes_fetched > 0, !own);
+    const auto tokens = Generate(replica, 1);
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    EXPECT_EQ(*tokens, expected);
+  }
+}
+
 TEST_F(WorkerNodeTest, AMasterThatGoesDuringTheFetchIsNamedAndTheRestComesLater) {
   TempFolder caches;
   const ServedFile elsewhere = Elsewhere();
