@@ -35,6 +35,9 @@ function(staffel_test)
   if(STAFFEL_SANITIZE MATCHES "thread")
     set_tests_properties(${ARG_NAME} PROPERTIES
         ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan_suppressions.txt")
+  elseif(STAFFEL_SANITIZE MATCHES "address")
+    set_tests_properties(${ARG_NAME} PROPERTIES
+        ENVIRONMENT "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan_suppressions.txt")
   endif()
 endfunction()
 
