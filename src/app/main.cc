@@ -97,11 +97,6 @@ int RunOptions(std::vector<std::string> args) {
   return kExitOk;
 }
 
-int Fail(const Status& status, int exit_code) {
-  std::fprintf(stderr, "staffel: %s\n", std::string(status.message()).c_str());
-  return exit_code;
-}
-
 }  // namespace staffel
 
 int main(int argc, char** argv) {

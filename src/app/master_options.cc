@@ -64,6 +64,12 @@ Status CheckNames(const std::vector<ServeOptions>& models) {
 
 }  // namespace
 
+OptionList ClusterOptionList(ClusterOptions* options) {
+  OptionList list;
+  AddClusterOptions(list, options);
+  return list;
+}
+
 OptionList MasterOptionList(MasterOptions* options) {
   OptionList list = ServeOptionList(&options->front);
   AddClusterOptions(list, &options->cluster);

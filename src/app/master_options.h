@@ -28,6 +28,9 @@ struct MasterOptions {
   std::vector<ServeOptions> models;  // not empty after LoadMasterOptions
 };
 
+// The part of the list that `staffel serve` does not have.
+OptionList ClusterOptionList(ClusterOptions* options);
+
 // The list writes into `options`, which outlives it.
 OptionList MasterOptionList(MasterOptions* options);
 

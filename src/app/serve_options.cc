@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/ascii.h"
+#include "app/master_options.h"
 #include "app/worker_options.h"
 #include "base/strings.h"
 
@@ -198,6 +199,7 @@ Status FinishServeOptions(ServeOptions* options) {
 
 std::string ConfigurationMarkdown() {
   ServeOptions options;
+  ClusterOptions cluster;
   WorkerOptions worker;
   return StrCat(
       "# Configuration\n\n"
@@ -217,7 +219,12 @@ std::string ConfigurationMarkdown() {
       "- Variables that Kubernetes makes for a service called `staffel` (`STAFFEL_SERVICE_HOST`, "
       "`STAFFEL_PORT=tcp://…`) are\n  passed over.\n",
       ServeOptionList(&options).Markdown(),
-      "\n# Options of `staffel worker`\n\nGiven in the same ways.\n",
+      "\n# Options of `staffel master`\n\nThose of `staffel serve`, but `--tp` and `--pp` are 0 "
+      "(chosen by the workers there are) if not given, and:\n",
+      ClusterOptionList(&cluster).Markdown(),
+      "\n`models` in the file is a list of models, each "
+      "with its own options of the groups Model, Layout, Scheduler and KV cache\n"
+      "([cluster.md](cluster.md)).\n\n# Options of `staffel worker`\n\nGiven in the same ways.\n",
       WorkerOptionList(&worker).Markdown());
 }
 
