@@ -3,10 +3,12 @@
 The test itself is in both networks, through veth pairs of its own. Needs root and iproute2.
 """
 import os
+import pathlib
+import re
 import subprocess
 
-NETWORKS = (("10.90.0.", "fd00:90::"), ("10.91.0.", "fd00:91::"))
 TEST_HOST = 254
+NAME = re.compile(r"s(\d+)(h\d+|sw|t\d)\b")
 
 
 def run(*words, check=True):
@@ -16,30 +18,44 @@ def run(*words, check=True):
     return done.stdout
 
 
+def clear_leftovers():
+    """Namespaces and cables of processes that were killed in the midst of a test."""
+    for name in set(re.findall(r"s\d+(?:h\d+|sw)\b", run("ip", "netns", "list"))):
+        if not pathlib.Path(f"/proc/{NAME.match(name)[1]}").exists():
+            run("ip", "netns", "del", name, check=False)
+    for name in set(re.findall(r"\bs\d+t\d\b", run("ip", "-o", "link"))):
+        if not pathlib.Path(f"/proc/{NAME.match(name)[1]}").exists():
+            run("ip", "link", "del", name, check=False)
+
+
 class Hosts:
-    """Use as a context manager. Host i has the addresses ip(i), ip6(i); in the second network ip(i, 1), ..."""
+    """Use as a context manager. Host i has the addresses ip(i), ip6(i); in the second network ip(i, 1), ...
+
+    Names and networks are this process's own, so that several tests may run side by side.
+    """
 
     def __init__(self, count):
         self.count = count
-        self.tag = f"s{os.getpid() % 10000}"
+        self.tag = f"s{os.getpid()}"
+        part = os.getpid() % 250
+        self.networks = ((f"10.90.{part}.", f"fd00:90:{part:x}::"), (f"10.91.{part}.", f"fd00:91:{part:x}::"))
         self.switch = f"{self.tag}sw"
 
     def name(self, host):
         return f"{self.tag}h{host}"
 
-    @staticmethod
-    def ip(host, network=0):
-        return f"{NETWORKS[network][0]}{host + 1}"
+    def ip(self, host, network=0):
+        return f"{self.networks[network][0]}{host + 1}"
 
-    @staticmethod
-    def ip6(host, network=0):
-        return f"{NETWORKS[network][1]}{host + 1}"
+    def ip6(self, host, network=0):
+        return f"{self.networks[network][1]}{host + 1:x}"
 
     def inside(self, host):
         """Words in front of a command that is to run on that host."""
         return ["ip", "netns", "exec", self.name(host)]
 
     def __enter__(self):
+        clear_leftovers()
         run("ip", "netns", "add", self.switch)
         for network in range(2):
             run("ip", "-n", self.switch, "link", "add", f"br{network}", "type", "bridge")
