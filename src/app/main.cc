@@ -1,4 +1,5 @@
 // The program: picks the command.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -103,6 +104,10 @@ int main(int argc, char** argv) {
   // A peer that goes away is an error of a write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
   staffel::ExplainLostPages();
+  // Large buffers (a body of megabytes, its tokens) go back to the system when they are freed; by
+  // default the first of them would raise this bound to 32 MB, and the heap would keep what
+  // follows.
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   try {
     return staffel::Run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
