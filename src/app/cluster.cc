@@ -1,28 +1,20 @@
 #include "app/cluster.h"
 
-#include <pthread.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "app/join_options.h"
 #include "app/model_setup.h"
 #include "base/strings.h"
+#include "base/thread.h"
 
 namespace staffel {
 namespace {
 
 // How often engines are asked whether they are idle: a better layout is taken then.
 constexpr Duration kIdleCheck = std::chrono::milliseconds(200);
-
-std::map<std::string, std::string> Labels(const std::vector<std::string>& texts) {
-  std::map<std::string, std::string> labels;
-  for (const std::string& text : texts) {
-    const size_t equals = text.find('=');
-    labels[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return labels;
-}
 
 cluster::PoolConfig PoolOf(const ClusterModel& model) {
   const ServeOptions& options = model.options;
@@ -39,7 +31,7 @@ cluster::PoolConfig PoolOf(const ClusterModel& model) {
   pool.pipeline_parallel = options.pipeline_parallel;
   pool.data_parallel = options.data_parallel;
   pool.allow_degraded = options.allow_degraded;
-  pool.labels = Labels(options.worker_labels);
+  pool.labels = ParseLabels(options.worker_labels);
   pool.kv_blocks = options.kv_blocks;
   pool.kv_memory_bytes = options.kv_memory;
   pool.max_model_len = model.max_model_len;
@@ -176,7 +168,7 @@ void Cluster::Post(Event event) {
 }
 
 void Cluster::Run() {
-  pthread_setname_np(pthread_self(), "cluster");
+  NameThread("cluster");
   std::deque<Event> events;
   while (true) {
     Time deadline = clock_.Now() + kIdleCheck;

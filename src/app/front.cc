@@ -126,6 +126,16 @@ std::string WaitForEnd(StopSignals& signals, const std::function<Status()>& heal
   }
 }
 
+void Drain(HttpServer& server, const std::vector<Engine*>& engines, Duration timeout) {
+  NotifyService("STOPPING=1\nSTATUS=finishing requests");
+  server.SetUnavailable("The server is stopping.");
+  const Time deadline = SystemClock().Now() + timeout;
+  for (Engine* engine : engines) engine->Drain(deadline);
+  // Past the deadline engines end what is left; that takes a step at most.
+  for (Engine* engine : engines) engine->WaitUntilIdle(deadline + kGoodbye);
+  server.Shutdown(kGoodbye);
+}
+
 int Refuse(const ServeOptions& options, const Status& status, int exit_code) {
   if (options.log_format == LogFormat::kText) return Fail(status, exit_code);
   spdlog::critical("{}", std::string(status.message()));

@@ -9,6 +9,7 @@
 #include "app/model_text.h"
 #include "app/serve_options.h"
 #include "app/stop_signals.h"
+#include "engine/engine.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
 #include "server/openai/api.h"
@@ -62,6 +63,10 @@ std::vector<std::string> ServedNames(const ServeOptions& options);
 // Waits for a signal or a request to end, and returns the reason. Meanwhile tells the service
 // manager's watchdog that all is well, as long as `health` says so.
 std::string WaitForEnd(StopSignals& signals, const std::function<Status()>& health);
+
+// Service manager and clients are told; new requests get 503 from here on, those that run have
+// until the deadline.
+void Drain(HttpServer& server, const std::vector<Engine*>& engines, Duration timeout);
 
 // Errors after logging has begun: a sentence, or a JSON line where the log is JSON. Returns
 // `exit_code`.

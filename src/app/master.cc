@@ -186,17 +186,12 @@ ClusterServerOptions ListenOptions(const ClusterOptions& options, bool local) {
   return listen;
 }
 
-void Drain(HttpServer& server, Cluster& cluster, Duration timeout) {
-  NotifyService("STOPPING=1\nSTATUS=finishing requests");
-  server.SetUnavailable("The server is stopping.");
-  const Time deadline = SystemClock().Now() + timeout;
-  std::vector<Engine*> engines;
+std::vector<Engine*> AllEngines(const Cluster& cluster) {
+  std::vector<Engine*> all;
   for (size_t m = 0; m < cluster.models().size(); ++m) {
-    for (Engine* engine : cluster.engines(static_cast<int>(m))) engines.push_back(engine);
+    for (Engine* engine : cluster.engines(static_cast<int>(m))) all.push_back(engine);
   }
-  for (Engine* engine : engines) engine->Drain(deadline);
-  for (Engine* engine : engines) engine->WaitUntilIdle(deadline + kGoodbye);
-  server.Shutdown(kGoodbye);
+  return all;
 }
 
 }  // namespace
@@ -267,7 +262,7 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
   spdlog::info(
       "{}: finishing requests, at most {} s; a second signal ends at once", reason,
       std::chrono::duration_cast<std::chrono::seconds>(options.front.drain_timeout).count());
-  Drain(front.server(), **cluster, options.front.drain_timeout);
+  Drain(front.server(), AllEngines(**cluster), options.front.drain_timeout);
   stop();
   spdlog::info("stopped");
   return kExitOk;

@@ -1,10 +1,9 @@
 #include "app/master_options.h"
 
-#include <fstream>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "app/front.h"
+#include "app/join_options.h"
 #include "app/option_sources.h"
 #include "base/strings.h"
 
@@ -29,25 +28,6 @@ void AddClusterOptions(OptionList& list, ClusterOptions* o) {
             "silence of a worker after which it counts as lost");
   list.Time("worker-heartbeat", &o->heartbeat, std::chrono::milliseconds(10),
             std::chrono::seconds(60), "time between two signs of life of a worker");
-}
-
-Status ReadToken(ClusterOptions* options) {
-  if (options->token_file.empty()) return absl::OkStatus();
-  if (!options->token.empty()) {
-    return absl::InvalidArgumentError("--token and --token-file both give it; use one of them");
-  }
-  std::ifstream in(options->token_file);
-  std::string line;
-  if (!std::getline(in, line)) {
-    return absl::InvalidArgumentError(StrCat("--token-file: '", options->token_file,
-                                             "' cannot be read; check its path and rights"));
-  }
-  options->token = std::string(absl::StripAsciiWhitespace(line));
-  if (options->token.empty()) {
-    return absl::InvalidArgumentError(
-        StrCat("--token-file: the first line of '", options->token_file, "' is empty"));
-  }
-  return absl::OkStatus();
 }
 
 Status CheckNames(const std::vector<ServeOptions>& models) {
@@ -109,7 +89,7 @@ Result<bool> LoadMasterOptions(MasterOptions* options, std::vector<std::string> 
   // The keys of the front; its model is only for show.
   options->front.model = options->models.front().model;
   STAFFEL_RETURN_IF_ERROR(FinishServeOptions(&options->front));
-  STAFFEL_RETURN_IF_ERROR(ReadToken(&options->cluster));
+  STAFFEL_RETURN_IF_ERROR(ReadTokenFile(options->cluster.token_file, &options->cluster.token));
   return false;
 }
 

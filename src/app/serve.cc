@@ -21,17 +21,6 @@
 namespace staffel {
 namespace {
 
-// New requests get 503 from here on; those that run have until the deadline.
-void Drain(HttpServer& server, Engine& engine, Duration timeout) {
-  NotifyService("STOPPING=1\nSTATUS=finishing requests");
-  server.SetUnavailable("The server is stopping.");
-  const Time deadline = SystemClock().Now() + timeout;
-  engine.Drain(deadline);
-  // Past the deadline the engine ends what is left; that takes a step at most.
-  engine.WaitUntilIdle(deadline + kGoodbye);
-  server.Shutdown(kGoodbye);
-}
-
 int Serve(const ServeOptions& options) {
   const Time begin = SystemClock().Now();
   StopSignals signals;
@@ -80,7 +69,7 @@ int Serve(const ServeOptions& options) {
   const std::string reason = WaitForEnd(signals, [&] { return engine->health(); });
   spdlog::info("{}: finishing requests, at most {} s; a second signal ends at once", reason,
                std::chrono::duration_cast<std::chrono::seconds>(options.drain_timeout).count());
-  Drain(server, *engine, options.drain_timeout);
+  Drain(server, {engine.get()}, options.drain_timeout);
   engine->Stop();
   spdlog::info("stopped");
   return lost ? kExitFailure : kExitOk;

@@ -16,18 +16,8 @@
 namespace staffel {
 namespace {
 
-// The master answers an outcome with the next plan within some tens of microseconds; a sleep and a
-// wake-up would cost as much. The spin yields: others may need this very core.
-constexpr auto kSpin = std::chrono::microseconds(50);
-constexpr int kPollsPerYield = 32;
 constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
 constexpr int kEveryEpoch = -1;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -202,15 +192,7 @@ int64_t WorkerNode::FreeMemory() const {
 
 // False: the node ends.
 bool WorkerNode::Next(MasterMessage& message) {
-  const auto spin_end = std::chrono::steady_clock::now() + kSpin;
-  while (waiting_.load(std::memory_order_acquire) == 0 &&
-         std::chrono::steady_clock::now() < spin_end) {
-    for (int poll = 0; poll < kPollsPerYield; ++poll) {
-      if (waiting_.load(std::memory_order_acquire) != 0) break;
-      Pause();
-    }
-    std::this_thread::yield();
-  }
+  SpinWhileZero(waiting_);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
   if (stop_) return false;

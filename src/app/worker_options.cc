@@ -5,9 +5,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 
-#include "absl/strings/ascii.h"
+#include "app/join_options.h"
 #include "base/strings.h"
 
 namespace staffel {
@@ -76,23 +75,6 @@ void AddLogOptions(OptionList& list, WorkerOptions* o) {
   list.Choice("log-format", &o->log_format, {"text", "json"}, "log lines on stderr");
 }
 
-Status ReadTokenFile(WorkerOptions* options) {
-  if (options->token_file.empty()) return absl::OkStatus();
-  if (!options->token.empty()) {
-    return absl::InvalidArgumentError("--token and --token-file both give it; use one of them");
-  }
-  std::ifstream in(options->token_file);
-  std::string line;
-  if (!std::getline(in, line)) {
-    return absl::InvalidArgumentError(StrCat("--token-file: '", options->token_file,
-                                             "' cannot be read; check its path and rights"));
-  }
-  options->token = std::string(absl::StripAsciiWhitespace(line));
-  if (!options->token.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      StrCat("--token-file: the first line of '", options->token_file, "' is empty"));
-}
-
 std::string DefaultCacheDir() {
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
@@ -128,7 +110,7 @@ Status FinishWorkerOptions(WorkerOptions* options) {
         "no master is given; name its cluster port: staffel worker --master HOST:PORT");
   }
   options->master = WithBrackets(options->master);
-  STAFFEL_RETURN_IF_ERROR(ReadTokenFile(options));
+  STAFFEL_RETURN_IF_ERROR(ReadTokenFile(options->token_file, &options->token));
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls-cert and --tls-key go together; give both");
   }
@@ -142,12 +124,7 @@ Status FinishWorkerOptions(WorkerOptions* options) {
 }
 
 std::map<std::string, std::string> ParsedLabels(const WorkerOptions& options) {
-  std::map<std::string, std::string> labels;
-  for (const std::string& label : options.labels) {
-    const size_t equals = label.find('=');
-    labels[label.substr(0, equals)] = label.substr(equals + 1);
-  }
-  return labels;
+  return ParseLabels(options.labels);
 }
 
 }  // namespace staffel

@@ -5,13 +5,24 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 namespace staffel {
 namespace {
 
 // The shortest that the kernel takes.
 constexpr uint64_t kShortSliceNs = 100'000;
+
+constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr int kPollsPerYield = 32;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
 
 // The first version of the kernel's struct sched_attr, which glibc of Debian 12 lacks; the call
 // takes its size.
@@ -25,6 +36,18 @@ struct SchedAttributes {
 };
 
 }  // namespace
+
+void SpinWhileZero(const std::atomic<int>& waiting) {
+  const auto spin_end = std::chrono::steady_clock::now() + kSpin;
+  while (waiting.load(std::memory_order_acquire) == 0 &&
+         std::chrono::steady_clock::now() < spin_end) {
+    for (int poll = 0; poll < kPollsPerYield; ++poll) {
+      if (waiting.load(std::memory_order_acquire) != 0) break;
+      Pause();
+    }
+    std::this_thread::yield();
+  }
+}
 
 void NameThread(const char* name) { pthread_setname_np(pthread_self(), name); }
 

@@ -1,7 +1,14 @@
 // What the kernel is told about a thread of ours, by that thread itself.
 #pragma once
 
+#include <atomic>
+
 namespace staffel {
+
+// Spins until `waiting` is not 0, some tens of microseconds at most: what comes that soon would
+// cost as much again in a sleep and a wake-up. It yields: whoever brings it may be waiting for this
+// very core.
+void SpinWhileZero(const std::atomic<int>& waiting);
 
 // The name in ps, top and debuggers; the kernel keeps 15 bytes.
 void NameThread(const char* name);

@@ -1,6 +1,5 @@
 #include "transport/inproc/inproc_transport.h"
 
-#include <chrono>
 #include <utility>
 
 #include "base/check.h"
@@ -8,21 +7,6 @@
 #include "base/thread.h"
 
 namespace staffel {
-namespace {
-
-// The engine answers an outcome with the next plan within some tens of microseconds; a sleep and a
-// wake-up would cost as much. The spin yields: the engine may be waiting for this very core.
-constexpr auto kSpin = std::chrono::microseconds(50);
-constexpr int kPollsPerYield = 32;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-}  // namespace
-
 InprocTransport::InprocTransport(std::function<StepOutcome(const StepPlan&)> run)
     : run_(std::move(run)), thread_([this] { Work(); }) {}
 
@@ -70,15 +54,7 @@ void InprocTransport::Work() {
 
 // False: the transport ends.
 bool InprocTransport::WaitForPlan(StepPlan& plan) {
-  const auto spin_end = std::chrono::steady_clock::now() + kSpin;
-  while (waiting_.load(std::memory_order_acquire) == 0 &&
-         std::chrono::steady_clock::now() < spin_end) {
-    for (int poll = 0; poll < kPollsPerYield; ++poll) {
-      if (waiting_.load(std::memory_order_acquire) != 0) break;
-      Pause();
-    }
-    std::this_thread::yield();
-  }
+  SpinWhileZero(waiting_);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
   if (stop_) return false;
