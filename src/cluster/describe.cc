@@ -205,6 +205,8 @@ ReplicaStatus StatusOf(const State& state, const Replica& replica) {
   }
   if (!replica.serving()) {
     status.reason = state.WhyNot(replica);
+  } else if (!replica.reason.empty()) {
+    status.reason = replica.reason;
   } else if (replica.degraded) {
     status.reason = "runs on fewer workers than asked for";
   } else if (replica.improvable_since) {

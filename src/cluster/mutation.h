@@ -12,6 +12,7 @@ enum class Mutant {
   kServeEarly,       // one Formed is enough
   kForgetAbort,      // survivors are not told that their epoch is over
   kForgetRelease,    // a leaver that has nothing to do is not let go
+  kKeepLeavers,      // a leaving worker is kept although others could do without
   kUseLeavers,       // a leaving worker is placed again
   kIgnoreLabels,     // any worker will do
   kNoBackoff,        // a failed attempt is repeated at once

@@ -1,6 +1,7 @@
 // Who gets which workers: replicas that wait, replicas whose worker leaves, replicas that could do
 // better.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -141,7 +142,11 @@ class Placer {
     if (choice.ok() || any_layout || !may_degrade || candidates.empty()) return choice;
     policy.tensor_parallel = policy.pipeline_parallel = 0;
     Result<Choice> other = ChooseWith(replica, candidates, policy, fewest);
-    if (!other.ok()) return choice;
+    if (!other.ok()) {
+      return Status(choice.status().code(),
+                    StrCat(std::string(choice.status().message()),
+                           "; in any other layout: ", std::string(other.status().message())));
+    }
     other->degraded = true;
     return other;
   }
@@ -373,21 +378,41 @@ class Placer {
     }
   }
 
-  // Before a worker leaves, if others can take its place.
+  // Before a worker leaves: over to others, or to fewer; while nobody can, it serves on.
   void HandOver() {
     for (Replica& replica : s_.replicas) {
-      if (!replica.serving()) continue;
       const Worker* leaver = nullptr;
       for (WorkerId member : replica.members) {
         if (s_.workers.at(member).leaving) leaver = &s_.workers.at(member);
       }
-      if (leaver == nullptr) continue;
-      Result<Choice> choice =
-          ChooseFor(replica, OwnAndFree(replica), 0, /*fewest=*/false, replica.degraded);
-      if (!choice.ok() || choice->workers.size() < replica.members.size()) continue;
-      Change(replica, *std::move(choice), StrCat(s_.DescribeRank(*leaver), " leaves"),
-             /*improving=*/false);
+      if (leaver == nullptr || IsMutant(Mutant::kKeepLeavers)) continue;
+      Result<Choice> choice = ChooseFor(replica, OwnAndFree(replica), 0, /*fewest=*/false,
+                                        /*may_degrade=*/replica.has_served);
+      if (!choice.ok()) {
+        SayWhyNotHandedOver(replica, *leaver, choice.status());
+        continue;
+      }
+      const std::string reason = StrCat(s_.DescribeRank(*leaver), " leaves");
+      if (replica.serving()) {
+        Change(replica, *std::move(choice), reason, /*improving=*/false);
+      } else {
+        s_.LeaveEpoch(replica, reason);
+        Remove(*choice, free_);
+        s_.Begin(replica, *std::move(choice), /*improving=*/false);
+      }
     }
+  }
+
+  void SayWhyNotHandedOver(Replica& replica, const Worker& leaver, const Status& status) {
+    const std::string text =
+        StrCat(s_.DescribeRank(leaver),
+               " is about to leave, but nobody can take over: ", std::string(status.message()),
+               "; it serves on until it ends, at most ",
+               static_cast<int64_t>(std::ceil(leaver.leaving_grace_s)), " s");
+    if (replica.serving()) replica.reason = text;
+    if (replica.said == text) return;
+    replica.said = text;
+    s_.Say(LogLevel::kWarning, text);
   }
 
   void Improve() {

@@ -32,7 +32,7 @@ struct Worker {
   ReplicaId configured;  // whose Configure it has had, without Release since
   bool leaving = false;
   bool released = false;  // leaving, and told that it may
-  std::string leaving_reason;
+  double leaving_grace_s = 0;
   // Usable memory: what Hello said, or less, as its last Capacity has shown; then until that time
   // at least.
   int64_t memory_bytes = 0;
@@ -66,7 +66,7 @@ struct Replica {
   int pool = 0;
   Phase phase = Phase::kWaiting;
   Time phase_since{};
-  std::string reason;  // why it waits
+  std::string reason;  // why it waits; serving: why a leaver stays
   std::string said;    // what of it the log has been told
   int epoch = 0;
 

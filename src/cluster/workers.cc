@@ -235,11 +235,12 @@ void State::Hear(Worker& worker, const StepOutcome& outcome) {
 void State::Hear(Worker& worker, const Leaving& leaving) {
   if (worker.leaving) return;
   worker.leaving = true;
-  worker.leaving_reason = leaving.reason;
+  worker.leaving_grace_s = Finite(leaving.grace_s) ? std::clamp(leaving.grace_s, 0.0, 86400.0) : 0;
   replace = true;
   Say(LogLevel::kInfo, StrCat(Describe(worker), " is about to leave: ", leaving.reason));
   Replica* replica = ReplicaOf(worker);
-  if (replica != nullptr && replica->attempting()) {
+  // Of a replica that has served, requests may wait: placing decides whether others can take over.
+  if (replica != nullptr && replica->attempting() && !replica->has_served) {
     FailAttempt(*replica, StrCat(DescribeRank(worker), " is about to leave"), /*counts=*/false);
   }
 }

@@ -2,6 +2,9 @@
 
 HEALING_ROUNDS: rounds of the long test for each layout (default 2); HEALING_SEED: its seed, printed by every run.
 """
+import contextlib
+import http.client
+import json
 import os
 import random
 import signal
@@ -11,7 +14,7 @@ import unittest
 
 from cluster import Cluster, descriptors, threads
 from compare import assert_same_tokens, tokens_of_stream
-from harness import COMPLETIONS, NO_END, SMOLLM2, Server, at_once
+from harness import COMPLETIONS, NO_END, SMOLLM2, Reply, Server, at_once
 
 STREAMS = 32
 FIELDS = {"max_tokens": 48, "logprobs": 3, "return_token_ids": True, "logit_bias": NO_END}
@@ -27,6 +30,21 @@ def stream_all(server, prompts=PROMPTS, **fields):
             raise reply
         assert reply.status == 200, reply.body[:300]
     return [tokens_of_stream(reply) for reply in replies]
+
+
+def timed_stream(server, prompt):
+    """The reply, and the longest time between two parts of it."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    with contextlib.closing(connection):
+        body = {"prompt": prompt, "temperature": 0, "stream": True, **FIELDS}
+        connection.request("POST", COMPLETIONS, json.dumps(body), {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        data, gap, last = b"", 0, None
+        while part := reply.read1(65536):
+            now = time.monotonic()
+            gap, last = max(gap, now - (last or now)), now
+            data += part
+        return Reply(reply.status, dict(reply.getheaders()), data), gap
 
 
 class Undisturbed(unittest.TestCase):
@@ -174,6 +192,46 @@ class Lost(Undisturbed):
                     cluster.wait_for(lambda status: any(w["worker"] == f"w{i}" for w in status["workers"]), 20, f"w{i}")
             self.assert_same(self.disturbed(cluster, restart_each, .3), "rolling restart")
             cluster.wait_layout(2, 1, 60)
+
+    def stopped(self, victim, **layout):
+        """SIGTERM to one of two under 8 streams: it is gone soon, and streams pause no longer than the others need to take over."""
+        with Cluster(SMOLLM2, **layout) as cluster:
+            took = []
+
+            def stop():
+                start = time.monotonic()
+                cluster.workers[victim].send(signal.SIGTERM)
+                self.assertEqual(cluster.workers[victim].wait(5), 0, cluster.workers[victim].output())
+                took.append(time.monotonic() - start)
+
+            results = at_once([lambda p=p: timed_stream(cluster.master, p) for p in PROMPTS[:8]] + [lambda: (time.sleep(.4), stop())])
+            for result in results:
+                if isinstance(result, Exception):
+                    raise AssertionError(f"{result}\n{cluster.master.output()[-3000:]}") from result
+            gaps = [gap for _, gap in results[:8]]
+            for want, (reply, _), prompt in zip(self.expected, results[:8], PROMPTS):
+                assert_same_tokens(self, want, tokens_of_stream(reply), f"{layout}, w{victim} stopped, {prompt!r}")
+            replica = cluster.replica()
+            self.assertEqual((replica["losses"], replica["planned_changes"]), (0, 1))
+            self.assertLess(max(gaps), 3)
+            print(f"{layout}: w{victim} gone after {took[0]:.2f} s, longest pause {max(gaps):.2f} s")
+
+    def test_a_stopped_worker_of_tp2_leaves_at_once(self):
+        self.stopped(1, tp=2)
+
+    def test_a_stopped_worker_of_pp2_leaves_at_once(self):
+        self.stopped(0, pp=2)
+
+    def test_a_worker_that_cannot_be_done_without_stays(self):
+        with Cluster(SMOLLM2, tp=2, options=("--no-allow-degraded",), worker_options=("--drain-timeout", "2s")) as cluster:
+            start = time.monotonic()
+            cluster.workers[1].send(signal.SIGTERM)
+            time.sleep(1)
+            self.assertEqual(cluster.master.complete("x", max_tokens=4).status, 200)
+            self.assertIn("is about to leave", cluster.replica()["reason"])
+            self.assertIn("nobody can take over: waits for 1 more worker", cluster.master.output())
+            self.assertEqual(cluster.workers[1].wait(5), 0)
+            self.assertGreater(time.monotonic() - start, 1.9)
 
     def test_restart_of_the_master(self):
         """Workers keep their weights and come back by themselves."""

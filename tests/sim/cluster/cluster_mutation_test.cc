@@ -34,6 +34,7 @@ constexpr PlantedBug kBugs[] = {
     {Mutant::kServeEarly, "ServeEarly"},
     {Mutant::kForgetAbort, "ForgetAbort"},
     {Mutant::kForgetRelease, "ForgetRelease"},
+    {Mutant::kKeepLeavers, "KeepLeavers"},
     {Mutant::kUseLeavers, "UseLeavers"},
     {Mutant::kIgnoreLabels, "IgnoreLabels"},
     {Mutant::kNoBackoff, "NoBackoff"},

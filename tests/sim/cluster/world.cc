@@ -87,6 +87,7 @@ class World {
   // ---- trouble
   void Trouble();
   void FailStep();
+  bool CanDoWithout(const Slot& leaver) const;
 
   static constexpr Time kBegin = Time() + std::chrono::hours(1);
   const WorldOptions options_;
@@ -453,6 +454,7 @@ void World::Trouble() {
             !leaver.replica.valid()) {
           Fail("a leaver that has nothing to do is not let go");
         }
+        if (leaver.connected && CanDoWithout(leaver)) Fail("a leaver is kept without need");
         Kill(index, seconds(1));
       });
       break;
@@ -499,6 +501,25 @@ void World::Trouble() {
       });
       break;
   }
+}
+
+// Whether a fellow rank of a serving replica holds the whole model easily.
+bool World::CanDoWithout(const Slot& leaver) const {
+  if (!leaver.replica.valid() || !referee_->serves(leaver.replica)) return false;
+  const PoolConfig& pool = pools_[manager_->pool_of(leaver.replica)];
+  RankShard whole;
+  whole.layers = {0, pool.shape.layers};
+  whole.q_heads = {0, pool.shape.q_heads};
+  whole.kv_heads = {0, pool.shape.kv_heads};
+  whole.ffn = {0, pool.shape.ffn};
+  whole.vocab = {0, pool.shape.vocab};
+  const int64_t needed = 2 * (WeightBytes(pool.shape, whole) + pool.kv_memory_bytes +
+                              KvBytes(pool.shape, whole, 64 * pool.max_model_len));
+  return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+    return slot.connected && !slot.leaving && slot.mood == Mood::kGood &&
+           slot.replica == leaver.replica && slot.epoch == leaver.epoch &&
+           slot.memory_bytes >= needed;
+  });
 }
 
 void World::FailStep() {

@@ -197,15 +197,78 @@ TEST_F(Loss, LeavingWorkerHandsOverToASpare) {
   EXPECT_THAT(To<Release>(), ElementsAre("b"));
 }
 
-TEST_F(Loss, LeavingWorkerWithoutASpareServesOn) {
+TEST_F(Loss, LeavingWorkerWithoutASpareIsReplacedByThoseWhoStay) {
   Serve(1, 2, /*spare=*/false);
+  Say(b, Leaving{"SIGTERM", 30});
+  ASSERT_TRUE(Is<ReplicaLost>());
+  EXPECT_TRUE(All<ReplicaLost>()[0].planned);
+  EXPECT_THAT(To<Configure>(), ElementsAre("a"));
+  EXPECT_THAT(To<Release>(), ElementsAre("b"));
+  FormAll({a});
+  EXPECT_TRUE(Is<ReplicaServing>());
+  EXPECT_EQ(Replica0().losses, 0);
+  Gone(b);
+  EXPECT_FALSE(Is<ReplicaLost>());
+}
+
+TEST_F(Loss, LeavingWorkerServesOnWhereAnotherLayoutIsNotAllowed) {
+  PoolConfig pool = PoolOf("m", 1, 2);
+  pool.allow_degraded = false;
+  Start({pool});
+  a = Join("a");
+  b = Join("b");
+  FormAll({a, b});
   Say(b, Leaving{"SIGTERM", 30});
   EXPECT_FALSE(Is<ReplicaLost>());
   EXPECT_THAT(To<Release>(), IsEmpty());
+  EXPECT_THAT(Logs(), AllOf(HasSubstr("rank 1"), HasSubstr("\"b\""), HasSubstr("at most 30 s"),
+                            HasSubstr("waits for 1 more worker")));
+  EXPECT_THAT(Replica0().reason, HasSubstr("is about to leave"));
+  Pass(seconds(1));
+  EXPECT_EQ(Logs(), "") << "said once";
   c = Join("c");
   EXPECT_TRUE(Is<ReplicaLost>());
   EXPECT_THAT(To<Configure>(), ElementsAre("a", "c"));
   EXPECT_THAT(To<Release>(), ElementsAre("b"));
+}
+
+TEST_F(Loss, LeavingWorkerServesOnWhereTheOthersCannotHoldTheModel) {
+  PoolConfig pool = PoolOf("m", 2, 1);
+  pool.shape.layer_bytes = 400 << 20;  // two workers of 1 GiB hold it, one does not
+  Start({pool});
+  a = Join("a");
+  b = Join("b");
+  FormAll({a, b});
+  ASSERT_TRUE(Is<ReplicaServing>());
+  Say(b, Leaving{"SIGTERM", 30});
+  EXPECT_FALSE(Is<ReplicaLost>());
+  EXPECT_THAT(Logs(), AllOf(HasSubstr("waits for 1 more worker"), HasSubstr("MiB of memory")));
+}
+
+TEST_F(Loss, LastOfSeveralLeaversServesOn) {
+  Serve(2, 1, /*spare=*/false);
+  Say(b, Leaving{"SIGTERM", 30});
+  EXPECT_THAT(To<Configure>(), ElementsAre("a"));
+  Say(a, Leaving{"SIGTERM", 30});
+  EXPECT_THAT(To<Abort>(), IsEmpty()) << "nobody else can take the requests";
+  FormAll({a});
+  EXPECT_TRUE(Is<ReplicaServing>());
+  c = Join("c");
+  EXPECT_THAT(To<Configure>(), ElementsAre("c"));
+  EXPECT_THAT(To<Release>(), ElementsAre("a"));
+}
+
+TEST_F(Loss, LeaverOfAnAttemptGivesWayToOthers) {
+  Serve(2, 1, /*spare=*/false);
+  Gone(b);
+  AnswerConfigure(a);
+  Say(a, FormProgress{ReplicaId(0), 2, 0.9});
+  c = Join("c");
+  EXPECT_THAT(To<Configure>(), IsEmpty()) << "too late to start over";
+  Say(a, Leaving{"SIGTERM", 30});
+  EXPECT_THAT(To<Abort>(), ElementsAre("a"));
+  EXPECT_THAT(To<Configure>(), ElementsAre("c"));
+  EXPECT_THAT(To<Release>(), ElementsAre("a"));
 }
 
 TEST_F(Loss, LeavingSpareIsReleasedAtOnce) {
