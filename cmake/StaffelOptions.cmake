@@ -15,6 +15,7 @@ option(STAFFEL_BUILD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(STAFFEL_CUDA "Build the CUDA backend where the sources and the toolkit are there" OFF)
 option(STAFFEL_WERROR "Treat warnings as errors" ON)
 set(STAFFEL_SANITIZE "" CACHE STRING "Sanitizers of the build, e.g. address,undefined or thread")
+option(STAFFEL_SANITIZE_KERNELS "Sanitize kernels/cpu too; without it a sanitized server runs real models at a useful speed" ON)
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
 if(STAFFEL_WERROR)

@@ -19,6 +19,17 @@ function(staffel_library)
   endif()
 endfunction()
 
+# What the sanitizer of this build must be told in the environment of a test; empty without one.
+function(staffel_sanitizer_options variable)
+  set(options "")
+  if(STAFFEL_SANITIZE MATCHES "thread")
+    set(options "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan_suppressions.txt")
+  elseif(STAFFEL_SANITIZE MATCHES "address")
+    set(options "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan_suppressions.txt")
+  endif()
+  set(${variable} "${options}" PARENT_SCOPE)
+endfunction()
+
 # staffel_test(NAME unit_text SRCS ... DEPS ... [TIMEOUT_S n] [ARGS ...] [LABELS ...] [DATA]): a GoogleTest program and its ctest entry.
 # Test data: STAFFEL_TEST_DATA is the folder tests/data. Models: environment STAFFEL_MODELS (see tests/README.md).
 function(staffel_test)
@@ -26,19 +37,17 @@ function(staffel_test)
   if(NOT ARG_TIMEOUT_S)
     set(ARG_TIMEOUT_S 120)
   endif()
+  if(STAFFEL_SANITIZE)
+    math(EXPR ARG_TIMEOUT_S "10 * ${ARG_TIMEOUT_S}")
+  endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${ARG_NAME} PRIVATE STAFFEL_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME} ${ARG_ARGS})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT_S} LABELS "${ARG_LABELS}")
-  if(STAFFEL_SANITIZE MATCHES "thread")
-    set_tests_properties(${ARG_NAME} PROPERTIES
-        ENVIRONMENT "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan_suppressions.txt")
-  elseif(STAFFEL_SANITIZE MATCHES "address")
-    set_tests_properties(${ARG_NAME} PROPERTIES
-        ENVIRONMENT "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/lsan_suppressions.txt")
-  endif()
+  staffel_sanitizer_options(options)
+  set_tests_properties(${ARG_NAME} PROPERTIES ENVIRONMENT "${options}")
 endfunction()
 
 # staffel_benchmark(NAME bench_gemm SRCS ... DEPS ...): a Google Benchmark program (not run by ctest).

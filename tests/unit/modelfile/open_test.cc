@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -210,16 +211,18 @@ TEST_F(OpenModelFileTest, HostileHeadersCostLittleMemoryAndTime) {
       {"'k'",
        GgufBuilder().RawKey("k", 9, Raw<uint32_t>(8) + Raw<uint64_t>(1'000'000'000)).Build()},
   };
+  std::chrono::nanoseconds took{0};
   for (const auto& [what, header] : headers) {
     WriteFile(huge, header);
     fs::resize_file(huge, int64_t{8} << 30);
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_THAT(Refusal(huge), HasSubstr(what));
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1)) << what;
+    took = std::max(took, std::chrono::steady_clock::now() - begin);
   }
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(took, std::chrono::seconds(1));
   EXPECT_LT(usage.ru_maxrss, 100 << 10) << "kB";
 #endif
 }
