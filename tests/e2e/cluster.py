@@ -1,4 +1,5 @@
 """A master and its workers as processes of their own, on this host or in network namespaces."""
+import collections
 import contextlib
 import os
 import pathlib
@@ -104,6 +105,14 @@ class Cluster:
         """Again under its name; the old process must have ended."""
         self.workers[index] = Process(self.command(f"w{index}", *options))
 
+    def restart_master(self):
+        """Killed, and again with the same arguments."""
+        arguments = self.master.process.args
+        self.master.process.kill()
+        self.master.process.wait()
+        self.master.process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=self.master.log, stderr=subprocess.STDOUT)
+        self.master.wait_ready()
+
     def stop(self):
         for worker in self.workers:
             with contextlib.suppress(ProcessLookupError):
@@ -134,12 +143,16 @@ class Cluster:
         return self.wait_for(right, within_s, f"layout {tp} x {pp}")
 
 
-def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def threads(pid):
-    return len(os.listdir(f"/proc/{pid}/task"))
+def holdings(pid):
+    """What a process has open, and its threads, counted by kind and name."""
+    held = {"descriptors": collections.Counter(), "threads": collections.Counter()}
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            held["descriptors"][re.sub(r"\d+", "N", os.readlink(entry.path))] += 1
+    for entry in os.scandir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError):
+            held["threads"][pathlib.Path(entry.path, "comm").read_text().strip()] += 1
+    return held
 
 
 def resident_mb(pid):
