@@ -127,6 +127,18 @@ Status Cluster::health(int model) const {
   return first;
 }
 
+std::string Cluster::degraded(int model) const {
+  const Time now = clock_.Now();
+  std::string text;
+  std::lock_guard lock(manager_mutex_);
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    if (replicas_[r].model != model) continue;
+    const std::string more = manager_->Degraded(now, ReplicaId(static_cast<int>(r)));
+    StrAppend(text, text.empty() || more.empty() ? "" : "; ", more);
+  }
+  return text;
+}
+
 bool Cluster::has_served(int model) const { return *served_[model]; }
 
 cluster::Snapshot Cluster::Describe() const {

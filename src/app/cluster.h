@@ -61,6 +61,8 @@ class Cluster final : public ClusterHandler {
   std::vector<Engine*> engines(int model) const;
   // OK: requests for the model are served now; else why not.
   Status health(int model) const;
+  // One sentence for each replica that runs in another layout than asked for; "": none does.
+  std::string degraded(int model) const;
   // Whether it has been served at all.
   bool has_served(int model) const;
   cluster::Snapshot Describe() const;

@@ -128,6 +128,15 @@ class Publisher {
     return first;
   }
 
+  std::string degraded() const {
+    std::string text;
+    for (size_t m = 0; m < served_.size(); ++m) {
+      const std::string more = cluster_->degraded(static_cast<int>(m));
+      StrAppend(text, text.empty() || more.empty() ? "" : "; ", more);
+    }
+    return text;
+  }
+
  private:
   openai::ServedModel MakeModel(size_t index) {
     const ClusterModel& model = cluster_->models()[index];
@@ -232,7 +241,8 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
   publisher.Attach(cluster->get());
   publisher.Publish();
   // From here on routes say themselves which model they wait for.
-  front.server().SetAvailable([&] { return publisher.health(); });
+  front.server().SetAvailable([&] { return publisher.health(); },
+                              [&] { return publisher.degraded(); });
   (*cluster)->Start();
   std::unique_ptr<LocalWorkers> workers;
   const auto stop = [&] {

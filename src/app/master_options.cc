@@ -23,7 +23,8 @@ void AddClusterOptions(OptionList& list, ClusterOptions* o) {
   list.Text("tls-ca", "FILE", &o->tls_ca,
             "with it, workers must show a certificate that this one has signed (mTLS)");
   list.Time("worker-wait", &o->worker_wait, Duration::zero(), day,
-            "time that open requests wait for a lost worker's replacement before they fail");
+            "time that open requests wait for a lost worker's replacement before they fail, and "
+            "that the first placement waits for all workers of its layout before fewer serve");
   list.Time("worker-dead-after", &o->dead_after, std::chrono::milliseconds(100), day,
             "silence of a worker after which it counts as lost");
   list.Time("worker-heartbeat", &o->heartbeat, std::chrono::milliseconds(10),

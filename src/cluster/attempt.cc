@@ -44,6 +44,7 @@ void State::Begin(Replica& replica, Choice choice, bool improving) {
   replica.placement = std::move(choice.placement);
   replica.placement.plan.epoch = replica.epoch;
   replica.degraded = choice.degraded;
+  replica.degraded_why = choice.why;
   replica.improving = improving;
   replica.improvable_since.reset();
   replica.block_count = 0;
@@ -71,7 +72,7 @@ void State::Begin(Replica& replica, Choice choice, bool improving) {
   Say(LogLevel::kInfo,
       StrCat(NameOf(replica), " epoch ", replica.epoch, ": tensor parallel ", TensorParallel(plan),
              ", pipeline parallel ", PipelineParallel(plan), " over ", names,
-             replica.degraded ? "; fewer workers than asked for" : ""));
+             replica.degraded ? "; fewer workers than asked for: " : "", replica.degraded_why));
 }
 
 void State::StartForming(Replica& replica) {

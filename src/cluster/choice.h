@@ -40,6 +40,7 @@ struct Choice {
   std::vector<DeviceShape> devices;
   Placement placement;    // placement.devices: indices of the candidates
   bool degraded = false;  // another layout than the policy's
+  std::string why;        // degraded: what the policy's lacks
 };
 
 // The best placement over `candidates` (in their order), or the one of `seats` (null: no

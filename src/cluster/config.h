@@ -51,7 +51,8 @@ struct Options {
   Duration step_stall = std::chrono::seconds(60);
   // While serving: a worker's heartbeats speak of another epoch.
   Duration wrong_epoch_wait = std::chrono::seconds(5);
-  // After a loss, for workers that can carry on; then open requests end.
+  // After a loss, for workers that can carry on; then open requests end. Before the first
+  // placement, from the first worker on, for all that the wanted layout needs; then fewer serve.
   Duration worker_wait = std::chrono::seconds(60);
   // A better layout is taken when the replica is idle, or after this long.
   Duration improve_patience = std::chrono::seconds(30);

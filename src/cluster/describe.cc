@@ -120,6 +120,10 @@ std::string State::WhyNot(const Replica& replica) const {
   return text;
 }
 
+std::string State::WhyDegraded(const Replica& replica) const {
+  return StrCat("runs on fewer workers than asked for: ", replica.degraded_why);
+}
+
 namespace {
 
 WorkerStatus StatusOf(const State& state, const Worker& worker) {
@@ -208,7 +212,7 @@ ReplicaStatus StatusOf(const State& state, const Replica& replica) {
   } else if (!replica.reason.empty()) {
     status.reason = replica.reason;
   } else if (replica.degraded) {
-    status.reason = "runs on fewer workers than asked for";
+    status.reason = state.WhyDegraded(replica);
   } else if (replica.improvable_since) {
     status.reason = "will change to a better layout when idle";
   }

@@ -118,6 +118,13 @@ Status Manager::Health(Time now, ReplicaId replica) const {
   return absl::UnavailableError(state_->WhyNot(asked));
 }
 
+std::string Manager::Degraded(Time now, ReplicaId replica) const {
+  const Replica& asked = state_->replicas.at(replica.value);
+  if (!asked.serving() || !asked.degraded) return "";
+  state_->now = now;
+  return StrCat(state_->NameOf(asked), " ", state_->WhyDegraded(asked));
+}
+
 Snapshot Manager::Describe(Time now) const {
   state_->now = now;
   return state_->Describe();

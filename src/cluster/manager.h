@@ -54,6 +54,8 @@ class Manager {
   int pool_of(ReplicaId replica) const;
   // OK: the replica serves. Unavailable: why not, for /health.
   Status Health(Time now, ReplicaId replica) const;
+  // One sentence if it serves in another layout than the pool's, for want of workers; else "".
+  std::string Degraded(Time now, ReplicaId replica) const;
   Snapshot Describe(Time now) const;
   // Aborts the process if the books do not agree; for tests.
   void CheckInvariants() const;

@@ -14,6 +14,7 @@ enum class Mutant {
   kForgetRelease,    // a leaver that has nothing to do is not let go
   kKeepLeavers,      // a leaving worker is kept although others could do without
   kUseLeavers,       // a leaving worker is placed again
+  kWaitForAll,       // the first placement waits for all workers for ever
   kIgnoreLabels,     // any worker will do
   kNoBackoff,        // a failed attempt is repeated at once
   kOverlookLoss,     // a rank lost while serving is not told

@@ -148,6 +148,7 @@ class Placer {
                            "; in any other layout: ", std::string(other.status().message())));
     }
     other->degraded = true;
+    other->why = std::string(choice.status().message());
     return other;
   }
 
@@ -186,9 +187,27 @@ class Placer {
     return text;
   }
 
+  void NoteCandidates(Replica& replica) {
+    if (replica.has_served) return;
+    if (FreeFor(replica).empty()) {
+      replica.candidates_since.reset();
+    } else if (!replica.candidates_since) {
+      replica.candidates_since = s_.now;
+    }
+  }
+
+  // The first placement waits for the workers of the wanted layout, but not for ever.
+  bool MayDegrade(const Replica& replica) {
+    if (replica.has_served) return true;
+    if (!replica.candidates_since || IsMutant(Mutant::kWaitForAll)) return false;
+    const Time until =
+        *replica.candidates_since + std::max(s_.options.worker_wait, s_.options.settle);
+    Note(until);
+    return until <= s_.now;
+  }
+
   bool WaitsForMore(Replica& replica) {
-    if (replica.has_served || !IsOpen(s_.pool(replica)) || FreeFor(replica).empty()) return false;
-    if (!replica.candidates_since) replica.candidates_since = s_.now;
+    if (replica.has_served || !IsOpen(s_.pool(replica)) || !replica.candidates_since) return false;
     const Time until = std::min(s_.joined_at + s_.options.settle,
                                 *replica.candidates_since + kSettlesMax * s_.options.settle);
     if (until <= s_.now) return false;
@@ -203,14 +222,22 @@ class Placer {
     for (Replica& replica : s_.replicas) {
       if (!replica.waiting()) continue;
       held_back_.insert(replica.pool);
+      NoteCandidates(replica);
       if (replica.retry_at > s_.now || WaitsForMore(replica)) {
         Note(replica.retry_at);
         continue;
       }
-      Result<Choice> choice = ChooseFewest(replica, free_, replica.has_served);
+      const bool may_degrade = MayDegrade(replica);
+      Result<Choice> choice = ChooseFewest(replica, free_, may_degrade);
       if (!choice.ok()) {
         lacking_.push_back(&replica);
-        const std::string reason(choice.status().message());
+        std::string reason(choice.status().message());
+        const PoolConfig& pool = s_.pool(replica);
+        const bool given = pool.tensor_parallel > 0 || pool.pipeline_parallel > 0;
+        if (given && !may_degrade && replica.candidates_since && pool.allow_degraded) {
+          StrAppend(reason, "; fewer may serve after ",
+                    std::chrono::ceil<std::chrono::seconds>(s_.options.worker_wait).count(), " s");
+        }
         replica.reason = reason + s_.DescribeSetAside(replica.pool);
         if (replica.said != reason) {
           replica.said = reason;
@@ -343,7 +370,7 @@ class Placer {
       const size_t left = open.size() - i;
       Result<Choice> choice =
           ChooseFor(*open[i]->replica, rest, static_cast<int>((rest.size() + left - 1) / left),
-                    /*fewest=*/false, open[i]->replica->has_served);
+                    /*fewest=*/false, MayDegrade(*open[i]->replica));
       if (!choice.ok()) return;  // what each needs is reserved
       Remove(*choice, rest);
       choices.push_back(*std::move(choice));

@@ -74,6 +74,7 @@ struct Replica {
   std::vector<WorkerId> members;  // by rank
   Placement placement;
   bool degraded = false;
+  std::string degraded_why;
   bool improving = false;  // the attempt replaces a layout that worked
   int block_count = 0;
   Time progress_at{};           // loading: of any rank
@@ -92,7 +93,7 @@ struct Replica {
   int64_t losses = 0, planned_changes = 0;
 
   bool idle = false;
-  std::optional<Time> candidates_since;  // before the first attempt
+  std::optional<Time> candidates_since;  // until it has served: free workers are there
   std::optional<Time> improvable_since;
   int improve_failures = 0;
   Time improve_after{};
@@ -169,6 +170,7 @@ struct State {
   std::string LastHeard(const Worker& worker) const;
   std::string DescribeSetAside(int pool) const;
   std::string WhyNot(const Replica& replica) const;
+  std::string WhyDegraded(const Replica& replica) const;
   Snapshot Describe() const;
 
   void Send(WorkerId worker, MasterMessage message) {

@@ -37,6 +37,7 @@ struct HttpContext {
   std::mutex availability_mutex;
   std::string unavailable_reason = "The server is starting.";  // guarded by availability_mutex
   std::function<Status()> health;                              // guarded by availability_mutex
+  std::function<std::string()> degraded;                       // guarded by availability_mutex
   std::atomic<bool> available = false;
 };
 

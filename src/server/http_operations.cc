@@ -24,13 +24,18 @@ HttpError Unavailable(std::string reason) {
 void AnswerHealth(HttpContext& context, ResponseWriter& writer) {
   if (std::optional<HttpError> error = UnavailableError(context)) return SendError(writer, *error);
   std::function<Status()> health;
+  std::function<std::string()> degraded;
   {
     std::lock_guard lock(context.availability_mutex);
     health = context.health;
+    degraded = context.degraded;
   }
   Status status = health ? health() : absl::OkStatus();
   if (!status.ok()) return SendError(writer, Unavailable(std::string(status.message())));
-  writer.Send(200, "application/json", R"({"status":"ok"})");
+  nlohmann::json body = {{"status", "ok"}};
+  if (std::string text = degraded ? degraded() : ""; !text.empty()) body["degraded"] = text;
+  using Json = nlohmann::json;
+  writer.Send(200, "application/json", body.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace

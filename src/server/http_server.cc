@@ -181,10 +181,12 @@ void HttpServer::SetUnavailable(std::string reason) {
   context.available = false;
 }
 
-void HttpServer::SetAvailable(std::function<Status()> health) {
+void HttpServer::SetAvailable(std::function<Status()> health,
+                              std::function<std::string()> degraded) {
   HttpContext& context = *impl_->context;
   std::lock_guard lock(context.availability_mutex);
   context.health = std::move(health);
+  context.degraded = std::move(degraded);
   context.available = true;
 }
 

@@ -89,8 +89,10 @@ class HttpServer final : public Router {
   // Any thread. While unavailable (so at first), all but the operations routes are answered 503
   // with this reason and Retry-After.
   void SetUnavailable(std::string reason);
-  // `health` answers /health from now on: OK, or the reason for 503. It must not block.
-  void SetAvailable(std::function<Status()> health);
+  // `health` answers /health from now on: OK, or the reason for 503. `degraded`: what it tells
+  // beside OK of a service that is less than what was asked for; "": nothing. They must not block.
+  void SetAvailable(std::function<Status()> health,
+                    std::function<std::string()> degraded = nullptr);
 
   // Closes the listening sockets and idle connections. Requests in progress go on; their
   // connections close after the answer.

@@ -158,7 +158,7 @@ TEST(HttpRoutes, UnavailableUntilTheModelIsThere) {
     std::lock_guard lock(mutex);
     return health;
   });
-  EXPECT_EQ(t.Ask(Request("GET", "/health")).status, 200);
+  EXPECT_EQ(t.Ask(Request("GET", "/health")).body, R"({"status":"ok"})");
   EXPECT_EQ(t.Ask(Request("POST", "/echo", "x")).status, 200);
   {
     std::lock_guard lock(mutex);
@@ -169,6 +169,8 @@ TEST(HttpRoutes, UnavailableUntilTheModelIsThere) {
   EXPECT_EQ(ErrorOfBody(ill)["message"], "A worker is lost.");
   EXPECT_FALSE(ill.header("retry-after").empty());
   EXPECT_EQ(t.Ask(Request("GET", "/live")).status, 200);
+  t.server.SetAvailable(nullptr, [] { return std::string("1 of 2"); });
+  EXPECT_EQ(t.Ask(Request("GET", "/health")).body, R"({"degraded":"1 of 2","status":"ok"})");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 """Layouts of several worker processes: the same answers as one process, and what /v1/cluster tells of them."""
+import time
 import unittest
 
 from cluster import Cluster
@@ -71,6 +72,38 @@ class Status(unittest.TestCase):
             metrics = cluster.master.get("/metrics").body.decode()
             for rank in range(4):
                 self.assertRegex(metrics, rf'staffel_rank_compute_seconds\{{[^}}]*rank="{rank}"')
+
+    def test_fewer_workers_serve_when_the_wait_is_over(self):
+        with Cluster(SMOLLM2, tp=2, start=False, options=("--worker-wait", "2s")) as cluster:
+            cluster.master.wait_live()
+            cluster.add_worker()
+            start = time.monotonic()
+            cluster.wait_for(lambda status: status["workers"])
+            time.sleep(.8)
+            health = cluster.master.get("/health")
+            self.assertEqual(health.status, 503)
+            self.assertIn("waits for 1 more worker", health.body.decode())
+            cluster.master.wait_ready()
+            self.assertGreater(time.monotonic() - start, 1.9)
+            self.assertIn("waits for 1 more worker", cluster.master.get("/health").json["degraded"])
+            self.assertTrue(cluster.replica()["degraded"])
+            self.assertIn("fewer workers than asked for", cluster.replica()["reason"])
+            self.assertIn("fewer workers than asked for", cluster.master.output())
+            self.assertEqual(cluster.master.complete("x", max_tokens=4).status, 200)
+            cluster.add_worker()
+            cluster.wait_layout(2, 1)
+            self.assertNotIn("degraded", cluster.master.get("/health").json)
+
+    def test_all_workers_are_waited_for_where_another_layout_is_not_allowed(self):
+        with Cluster(SMOLLM2, tp=2, start=False, options=("--worker-wait", "1s", "--no-allow-degraded")) as cluster:
+            cluster.master.wait_live()
+            cluster.add_worker()
+            time.sleep(2.5)
+            health = cluster.master.get("/health")
+            self.assertEqual(health.status, 503)
+            self.assertIn("waits for 1 more worker", health.body.decode())
+            cluster.add_worker()
+            cluster.wait_layout(2, 1)
 
     def test_layouts_that_cannot_work_are_refused_with_their_numbers(self):
         for layout, numbers in (({"tp": 16}, ("16", "9")), ({"pp": 31}, ("31", "30"))):

@@ -36,6 +36,7 @@ constexpr PlantedBug kBugs[] = {
     {Mutant::kForgetRelease, "ForgetRelease"},
     {Mutant::kKeepLeavers, "KeepLeavers"},
     {Mutant::kUseLeavers, "UseLeavers"},
+    {Mutant::kWaitForAll, "WaitForAll"},
     {Mutant::kIgnoreLabels, "IgnoreLabels"},
     {Mutant::kNoBackoff, "NoBackoff"},
     {Mutant::kOverlookLoss, "OverlookLoss"},

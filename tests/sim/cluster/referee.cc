@@ -183,7 +183,7 @@ std::string Referee::Check(Time, const ReplicaServing& serving) {
     if (member == workers_.end()) return "serves with a worker that is gone";
     if (!member->second.formed) return "serves before every Formed";
   }
-  replica.serving = true;
+  replica.serving = replica.has_served = true;
   replica.loss_open = false;
   return "";
 }

@@ -27,6 +27,7 @@ class Referee {
   std::string Judge(Time now, const Actions& actions);
 
   bool serves(ReplicaId replica) const { return replicas_[replica.value].serving; }
+  bool has_served(ReplicaId replica) const { return replicas_[replica.value].has_served; }
   int epoch(ReplicaId replica) const { return replicas_[replica.value].epoch; }
   const std::vector<WorkerId>& members(ReplicaId replica) const {
     return replicas_[replica.value].workers;
@@ -47,7 +48,7 @@ class Referee {
     int epoch = 0;                  // of the last Configure
     std::vector<WorkerId> workers;  // by rank
     PlacementPlan plan;
-    bool serving = false, loss_open = false;
+    bool serving = false, has_served = false, loss_open = false;
     Time lost_at{};
     std::deque<Time> attempts;
     Time refused_at{};             // the last Capacity with an error

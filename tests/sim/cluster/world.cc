@@ -30,6 +30,18 @@ std::string KeyOf(ReplicaId replica, const RankShard& shard) {
                 shard.ffn.end);
 }
 
+// More than one rank alone needs for the model.
+int64_t EasilyNeeded(const PoolConfig& pool) {
+  RankShard whole;
+  whole.layers = {0, pool.shape.layers};
+  whole.q_heads = {0, pool.shape.q_heads};
+  whole.kv_heads = {0, pool.shape.kv_heads};
+  whole.ffn = {0, pool.shape.ffn};
+  whole.vocab = {0, pool.shape.vocab};
+  return 2 * (WeightBytes(pool.shape, whole) + pool.kv_memory_bytes +
+              KvBytes(pool.shape, whole, 64 * pool.max_model_len));
+}
+
 class World {
  public:
   World(uint64_t seed, const WorldOptions& options) : options_(options), random_(seed) {}
@@ -88,6 +100,7 @@ class World {
   void Trouble();
   void FailStep();
   bool CanDoWithout(const Slot& leaver) const;
+  void WatchWaiting();
 
   static constexpr Time kBegin = Time() + std::chrono::hours(1);
   const WorldOptions options_;
@@ -104,6 +117,7 @@ class World {
   std::set<std::pair<std::string, std::string>> parted_;
   std::map<std::pair<ReplicaId, int>, std::set<int>> ready_;  // (replica, epoch): ranks
   std::set<std::pair<ReplicaId, int>> stalled_;
+  std::map<std::pair<ReplicaId, WorkerId>, Time> waiting_together_;  // since when
   uint64_t next_worker_ = 1;
   int configures_at_rest_ = 0;
 };
@@ -133,6 +147,7 @@ WorldResult World::Run() {
     In(delay, [this, i] { StartProcess(static_cast<int>(i)); });
   }
   In(seconds(1), [this] { Trouble(); });
+  In(seconds(1), [this] { WatchWaiting(); });
   At(kBegin + kChaos, [this] { CalmDown(); });
 
   const Time end = kBegin + kChaos + kCalm;
@@ -503,18 +518,41 @@ void World::Trouble() {
   }
 }
 
+// A replica that has never served does not wait for ever beside a worker that could hold it alone.
+void World::WatchWaiting() {
+  if (calm()) return;
+  In(seconds(1), [this] { WatchWaiting(); });
+  std::map<std::pair<ReplicaId, WorkerId>, Time> together;
+  const Snapshot snapshot = manager_->Describe(now_);
+  for (size_t p = 0; p < snapshot.pools.size(); ++p) {
+    for (const ReplicaStatus& replica : snapshot.pools[p].replicas) {
+      if (replica.state != ReplicaState::kWaiting || referee_->has_served(replica.replica))
+        continue;
+      for (const WorkerStatus& worker : snapshot.workers) {
+        const Slot& slot = slots_[slot_of_.at(worker.worker)];
+        const bool matches =
+            std::all_of(pools_[p].labels.begin(), pools_[p].labels.end(), [&](const auto& label) {
+              const auto own = slot.labels.find(label.first);
+              return own != slot.labels.end() && own->second == label.second;
+            });
+        if (worker.state != WorkerState::kSpare || !matches) continue;
+        if (slot.memory_bytes < EasilyNeeded(pools_[p])) continue;
+        const auto before = waiting_together_.find({replica.replica, worker.worker});
+        const Time since = before == waiting_together_.end() ? now_ : before->second;
+        together[{replica.replica, worker.worker}] = since;
+        if (now_ > since + cluster_.worker_wait + cluster_.retry_max + seconds(3)) {
+          Fail(StrCat("replica ", replica.replica.value, " waits on beside ", slot.name));
+        }
+      }
+    }
+  }
+  waiting_together_ = std::move(together);
+}
+
 // Whether a fellow rank of a serving replica holds the whole model easily.
 bool World::CanDoWithout(const Slot& leaver) const {
   if (!leaver.replica.valid() || !referee_->serves(leaver.replica)) return false;
-  const PoolConfig& pool = pools_[manager_->pool_of(leaver.replica)];
-  RankShard whole;
-  whole.layers = {0, pool.shape.layers};
-  whole.q_heads = {0, pool.shape.q_heads};
-  whole.kv_heads = {0, pool.shape.kv_heads};
-  whole.ffn = {0, pool.shape.ffn};
-  whole.vocab = {0, pool.shape.vocab};
-  const int64_t needed = 2 * (WeightBytes(pool.shape, whole) + pool.kv_memory_bytes +
-                              KvBytes(pool.shape, whole, 64 * pool.max_model_len));
+  const int64_t needed = EasilyNeeded(pools_[manager_->pool_of(leaver.replica)]);
   return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
     return slot.connected && !slot.leaving && slot.mood == Mood::kGood &&
            slot.replica == leaver.replica && slot.epoch == leaver.epoch &&

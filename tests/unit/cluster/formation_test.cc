@@ -11,6 +11,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Formation : public ManagerTest {};
 
@@ -46,6 +47,68 @@ TEST_F(Formation, WaitsForAllWorkersThenServes) {
   EXPECT_EQ(serving.block_count, form.block_count);
   EXPECT_THAT(serving.workers, ElementsAre(a, b));
   EXPECT_EQ(Health(), "");
+}
+
+TEST_F(Formation, ServesWithWhatIsThereWhenTheWaitIsOver) {
+  Start({PoolOf("m", 2, 1)});
+  Pass(std::chrono::hours(1));  // of nobody
+  const WorkerId a = Join("a");
+  EXPECT_THAT(Health(), AllOf(HasSubstr("waits for 1 more worker"), HasSubstr("after 60 s")));
+  Pass(std::chrono::seconds(59));
+  EXPECT_THAT(To<Configure>(), IsEmpty());
+  Pass(std::chrono::seconds(1));
+  EXPECT_THAT(To<Configure>(), ElementsAre("a"));
+  EXPECT_THAT(Logs(), HasSubstr("fewer workers than asked for: waits for 1 more worker"));
+  FormAll({a});
+  ASSERT_TRUE(Is<ReplicaServing>());
+  EXPECT_TRUE(Replica0().degraded);
+  EXPECT_THAT(Replica0().reason,
+              AllOf(HasSubstr("fewer workers than asked for"), HasSubstr("1 more worker")));
+  EXPECT_THAT(manager_->Degraded(now, ReplicaId(0)),
+              AllOf(HasSubstr("model \"m\" replica 0"), HasSubstr("1 more worker")));
+  Idle();
+  Pass(std::chrono::seconds(1));
+  const WorkerId b = Join("b");
+  Pass(std::chrono::seconds(1));
+  EXPECT_THAT(To<Configure>(), ElementsAre("a", "b"));
+  FormAll({a, b});
+  EXPECT_FALSE(Replica0().degraded);
+  EXPECT_EQ(manager_->Degraded(now, ReplicaId(0)), "");
+}
+
+TEST_F(Formation, TheWaitBeginsWithTheFirstWorkerThatStays) {
+  Start({PoolOf("m", 2, 1)});
+  const WorkerId a = Join("a");
+  Pass(std::chrono::seconds(50));
+  Gone(a);
+  Pass(std::chrono::seconds(1));
+  Join("a");
+  Pass(std::chrono::seconds(59));
+  EXPECT_THAT(To<Configure>(), IsEmpty());
+  Pass(std::chrono::seconds(1));
+  EXPECT_THAT(To<Configure>(), ElementsAre("a"));
+}
+
+TEST_F(Formation, WhereAnotherLayoutIsNotAllowedAllWorkersAreWaitedFor) {
+  PoolConfig pool = PoolOf("m", 2, 2);
+  pool.allow_degraded = false;
+  Start({pool});
+  Join("a");
+  Pass(std::chrono::hours(1));
+  EXPECT_THAT(actions, IsEmpty());
+  EXPECT_THAT(Health(), AllOf(HasSubstr("waits for 3 more workers"), Not(HasSubstr("after"))));
+}
+
+TEST_F(Formation, ModelThatDoesNotFitFewerWaitsAndSaysSo) {
+  PoolConfig pool = PoolOf("m", 2, 1);
+  pool.shape.layer_bytes = 400 << 20;  // two workers of 1 GiB hold it, one does not
+  Start({pool});
+  Join("a");
+  Pass(std::chrono::seconds(61));
+  EXPECT_THAT(To<Configure>(), IsEmpty());
+  EXPECT_THAT(Health(), AllOf(HasSubstr("waits for 1 more worker"), HasSubstr("MiB of memory")));
+  Join("b");
+  EXPECT_THAT(To<Configure>(), ElementsAre("a", "b"));
 }
 
 TEST_F(Formation, LayoutThatCannotWorkIsRefusedWithTheNumbers) {
