@@ -30,6 +30,13 @@ double MsSince(steady_clock::time_point begin) {
   return duration<double, std::milli>(steady_clock::now() - begin).count();
 }
 
+// Instrumented threads take their time, the more so on a machine that has other work.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kAbortMs = 500;
+#else
+constexpr double kAbortMs = 5;
+#endif
+
 TEST_P(MeshFailure, AbortEndsPendingAndLaterCalls) {
   std::vector<float> large(8 << 20);  // more than buffers take
   const auto small = absl::MakeSpan(large).subspan(0, 100);
@@ -67,7 +74,7 @@ TEST_P(MeshFailure, AbortEndsPendingAndLaterCalls) {
       EXPECT_EQ(call(*comms[0]).code(), absl::StatusCode::kAborted);
       best_ms = std::min(best_ms, duration<double, std::milli>(returned - begin).count());
     }
-    EXPECT_LT(best_ms, 5.0);
+    EXPECT_LT(best_ms, kAbortMs);
   }
 }
 
