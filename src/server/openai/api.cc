@@ -128,8 +128,11 @@ void Api::Chat(const ModelSet& models, HttpRequest request, Writer writer) {
   spec.runner = runner_;
   spec.max_tokens_default = model->limits.max_model_len;
   std::string said;
-  if (echo && !body["messages"].empty() && body["messages"].back()["content"].is_string())
-    said = body["messages"].back()["content"];
+  if (echo) {
+    const Json& last = body["messages"].back();  // one at least, as RenderChat has found
+    const auto content = last.find("content");   // an assistant's may be absent
+    if (content != last.end() && content->is_string()) said = *content;
+  }
   spec.prompts.push_back({std::move(chat.tokens), std::move(said)});
   spec.format =
       MakeChatFormat({StrCat("chatcmpl-", request.request_id, "-", ++count), model->names[0],

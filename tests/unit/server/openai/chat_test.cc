@@ -356,5 +356,22 @@ TEST(Chat, SeedsBeyondDoublePrecisionStayDistinct) {
   EXPECT_EQ(world.engine->requests[2].sampling.seed, ~0ull);
 }
 
+TEST(Chat, EchoIsTheContentOfTheLastMessage) {
+  ApiWorld world;
+  const auto echoed = [&](const std::string& last) {
+    auto writer =
+        world.Post("/v1/chat/completions",
+                   R"({"messages":[{"role":"user","content":"hi"},)" + last + R"(],"echo":true})");
+    world.engine->Say("!", FinishReason::kStop,
+                      static_cast<int>(world.engine->requests.size()) - 1);
+    return writer->json()["choices"][0]["message"]["content"].get<std::string>();
+  };
+  EXPECT_EQ(echoed(R"({"role":"assistant","content":"So"})"), "So!");
+  EXPECT_EQ(echoed(R"({"role":"assistant"})"), "!");
+  EXPECT_EQ(echoed(R"({"role":"assistant","content":null,"tool_calls":[{"id":"1",
+                       "type":"function","function":{"name":"f","arguments":"{}"}}]})"),
+            "!");
+}
+
 }  // namespace
 }  // namespace staffel::openai
