@@ -324,7 +324,8 @@ void BenchRows(const CpuKernels& k) {
     p.qkv = qkv.data();
     p.qkv_stride = width;
     p.row_end = rows;
-    p.head_end = kv_heads;
+    p.q_head_end = heads;
+    p.kv_head_end = kv_heads;
     p.q_heads = heads;
     p.rope_dim = dim;
     p.pairs = pairs;

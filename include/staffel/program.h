@@ -4,6 +4,7 @@
 // value in any representation (for instance quantised activations), but not change what it means.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -78,12 +79,34 @@ enum class RopeStyle : uint8_t {
   kHalves,       // pairs (i, i + rope_dim/2): qwen2, gemma3 ("NEOX")
 };
 
+// Which of a rank's query heads read which of its KV heads. A rank's query heads are contiguous in
+// the model and may begin and end within a KV group; it has the KV heads of all groups it touches.
+struct HeadGroups {
+  int q_heads = 0, kv_heads = 0;  // of the rank
+  int group_size = 1;             // query heads that share a KV head in the model
+  int first = 0;                  // place of the rank's first query head in its group
+
+  // The rank's query heads that read its KV head.
+  Range QueriesOf(int kv_head) const {
+    return {std::max(0, kv_head * group_size - first),
+            std::min(q_heads, (kv_head + 1) * group_size - first)};
+  }
+  int KvHeadOf(int q_head) const { return (q_head + first) / group_size; }
+  friend bool operator==(const HeadGroups&, const HeadGroups&) = default;
+};
+
+// With all heads of a model.
+inline HeadGroups WholeHeads(int q_heads, int kv_heads) {
+  return {q_heads, kv_heads, q_heads / kv_heads, 0};
+}
+
 // qkv [T, (q_heads + 2 kv_heads) * head_dim], changed in place: q and k are normalised per head (if
 // weights are given) and rotated by their position; k and v go to the KV store of `layer`.
 struct RopeAndStoreKvOp {
   ValueId qkv;
   int layer = 0;  // index into this rank's KV layers, 0 = the rank's first
-  int q_heads = 0, kv_heads = 0, head_dim = 0;
+  HeadGroups heads;
+  int head_dim = 0;
   int rope_dim = 0;  // <= head_dim; the rest is not rotated
   RopeStyle style = RopeStyle::kInterleaved;
   double base = 10000.0;
@@ -95,12 +118,11 @@ struct RopeAndStoreKvOp {
 };
 
 // Causal attention of each row over its sequence's KV, up to and including itself.
-// Query head h reads KV head h / (q_heads / kv_heads) counted from the model's heads; within a
-// shard the ranges tell.
 struct PagedAttentionOp {
   ValueId qkv;  // as left by RopeAndStoreKv; only q is read
   int layer = 0;
-  int q_heads = 0, kv_heads = 0, head_dim = 0;
+  HeadGroups heads;
+  int head_dim = 0;
   float scale = 0;  // of q.k
   int window = 0;   // 0: all; W: keys j with i - W < j <= i
   ValueId out;      // [T, q_heads * head_dim]

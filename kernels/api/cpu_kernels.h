@@ -142,16 +142,16 @@ struct KvLayer {
 
 enum class RopePairs : uint8_t { kInterleaved, kHalves };
 
-// For rows [row_begin, row_end) of qkv and kv heads [head_begin, head_end) (with the q heads that
-// read them): RMS norm per head (if weights are given), rotation of the first rope_dim dims,
+// For rows [row_begin, row_end) of qkv and ranges of its q heads and kv heads: RMS norm per head (if weights are given), rotation of the first rope_dim dims,
 // k and v into the KV store. q and k are changed in place. Pieces should hold whole sub-blocks:
 // rows that store into one sub-block share cache lines.
 struct RopeStoreParams {
   float* qkv = nullptr;  // [rows, (q_heads + 2 kv_heads) * head_dim]
   int64_t qkv_stride = 0;
   int row_begin = 0, row_end = 0;
-  int head_begin = 0, head_end = 0;
-  int q_heads = 0, rope_dim = 0;  // q_heads a multiple of kv_heads
+  int q_head_begin = 0, q_head_end = 0;
+  int kv_head_begin = 0, kv_head_end = 0;
+  int q_heads = 0, rope_dim = 0;
   RopePairs pairs = RopePairs::kInterleaved;
   const float* cos_sin = nullptr;       // [positions][rope_dim / 2][2]: cos, sin
   const int32_t* positions = nullptr;   // [rows]

@@ -64,16 +64,16 @@ STAFFEL_INLINE void StoreKv(const KvLayer& kv, int sub_block, int slot, int head
 
 inline void RopeStore(const RopeStoreParams& p) {
   const KvLayer& kv = *p.kv;
-  const int dim = kv.head_dim, share = p.q_heads / kv.kv_heads;
+  const int dim = kv.head_dim;
   for (int row = p.row_begin; row < p.row_end; row++) {
     float* q = p.qkv + row * p.qkv_stride;
     float* k = q + int64_t{p.q_heads} * dim;
     const float* v = k + int64_t{kv.kv_heads} * dim;
     const int position = p.positions[row];
-    for (int h = p.head_begin; h < p.head_end; h++) {
-      for (int i = h * share; i < (h + 1) * share; i++) {
-        NormAndRotate(p, p.q_norm, position, q + i * dim);
-      }
+    for (int h = p.q_head_begin; h < p.q_head_end; h++) {
+      NormAndRotate(p, p.q_norm, position, q + h * dim);
+    }
+    for (int h = p.kv_head_begin; h < p.kv_head_end; h++) {
       NormAndRotate(p, p.k_norm, position, k + h * dim);
       StoreKv(kv, p.sub_blocks[row], position % kKvTokens, h, k + h * dim, v + h * dim);
     }

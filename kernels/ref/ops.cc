@@ -114,12 +114,12 @@ void RopeAndStoreKv(const RopeAndStoreArgs& args, int position, const int32_t* b
   }
 }
 
-void PagedAttention(const float* q, int q_heads, float scale, int window, int position,
+void PagedAttention(const float* q, const HeadGroups& heads, float scale, int window, int position,
                     const int32_t* blocks, const KvView& kv, double* scores, float* out) {
   const int dim = kv.head_dim;
   const int first = window > 0 ? std::max(0, position - window + 1) : 0;
-  for (int h = 0; h < q_heads; ++h, q += dim, out += dim) {
-    const int kv_head = h / (q_heads / kv.kv_heads);
+  for (int h = 0; h < heads.q_heads; ++h, q += dim, out += dim) {
+    const int kv_head = heads.KvHeadOf(h);
     auto offset = [&](int j) {
       return kv.Offset(blocks[j / kv.block_size], kv_head, j % kv.block_size);
     };

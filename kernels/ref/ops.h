@@ -86,9 +86,8 @@ void RopeAndStoreKv(const RopeAndStoreArgs& args, int position, const int32_t* b
                     const KvView& kv);
 
 // Softmax attention of one row over keys j <= position (and > position - window where window > 0).
-// q [q_heads, head_dim]; query head h reads KV head h / (q_heads / kv_heads); out [q_heads,
-// head_dim]. `scores` holds position + 1 + head_dim doubles.
-void PagedAttention(const float* q, int q_heads, float scale, int window, int position,
+// q and out [q_heads, head_dim]. `scores` holds position + 1 + head_dim doubles.
+void PagedAttention(const float* q, const HeadGroups& heads, float scale, int window, int position,
                     const int32_t* blocks, const KvView& kv, double* scores, float* out);
 
 // out[i] = in[rows[i]]; in [.., cols], out [rows.size(), cols].

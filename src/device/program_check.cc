@@ -167,17 +167,20 @@ class ProgramChecker {
     ExpectCols(op.out, Outputs(op.gate), "out");
     ExpectCols(op.out, Outputs(op.up), "out");
   }
-  void CheckHeads(int layer, int q_heads, int kv_heads, int head_dim) {
+  void CheckHeads(int layer, const HeadGroups& heads, int head_dim) {
+    const auto [q_heads, kv_heads, group_size, first] = heads;
     Expect(q_heads > 0 && kv_heads > 0 && head_dim > 0, "a head count is not positive");
-    Expect(status_.ok() && q_heads % kv_heads == 0,
-           StrCat(q_heads, " query heads cannot share ", kv_heads, " KV heads evenly"));
+    Expect(group_size > 0 && first >= 0 && first < group_size && status_.ok() &&
+               heads.KvHeadOf(q_heads - 1) == kv_heads - 1,
+           StrCat(q_heads, " query heads from place ", first, " of a group of ", group_size,
+                  " do not read ", kv_heads, " KV heads"));
     Expect(layer >= 0 && layer < program_.kv.layers, StrCat("KV layer ", layer, " does not exist"));
     Expect(kv_heads == program_.kv.kv_heads && head_dim == program_.kv.head_dim,
            "its heads differ from the KV store's");
   }
   void CheckOp(const RopeAndStoreKvOp& op) {
-    CheckHeads(op.layer, op.q_heads, op.kv_heads, op.head_dim);
-    ExpectCols(op.qkv, int64_t{op.q_heads + 2 * op.kv_heads} * op.head_dim, "qkv");
+    CheckHeads(op.layer, op.heads, op.head_dim);
+    ExpectCols(op.qkv, int64_t{op.heads.q_heads + 2 * op.heads.kv_heads} * op.head_dim, "qkv");
     ExpectTokenRows(op.qkv);
     Expect(op.rope_dim >= 0 && op.rope_dim % 2 == 0 && op.rope_dim <= op.head_dim,
            StrCat("rope_dim ", op.rope_dim, " is not an even number up to head_dim"));
@@ -187,9 +190,9 @@ class ProgramChecker {
     ExpectVector(op.k_norm, op.head_dim, "k_norm");
   }
   void CheckOp(const PagedAttentionOp& op) {
-    CheckHeads(op.layer, op.q_heads, op.kv_heads, op.head_dim);
-    ExpectCols(op.qkv, int64_t{op.q_heads + 2 * op.kv_heads} * op.head_dim, "qkv");
-    ExpectCols(op.out, int64_t{op.q_heads} * op.head_dim, "out");
+    CheckHeads(op.layer, op.heads, op.head_dim);
+    ExpectCols(op.qkv, int64_t{op.heads.q_heads + 2 * op.heads.kv_heads} * op.head_dim, "qkv");
+    ExpectCols(op.out, int64_t{op.heads.q_heads} * op.head_dim, "out");
     ExpectTokenRows(op.qkv);
     ExpectTokenRows(op.out);
     Expect(op.window >= 0, "the window is negative");

@@ -26,8 +26,9 @@ Result<Program> BuildProgram(const ModelConfig& config, const RankShard& shard) 
                            FindArchitecture(config.shape.architecture));
   STAFFEL_CHECK_GT(shard.layers.size(), 0);
   STAFFEL_CHECK_LE(shard.layers.end, config.shape.layers);
-  STAFFEL_CHECK_EQ(shard.q_heads.size() % shard.kv_heads.size(), 0)
-      << "a shard holds whole KV groups, or heads of one";
+  const int group_size = config.shape.q_heads / config.shape.kv_heads;
+  STAFFEL_CHECK_EQ(shard.kv_heads.begin, shard.q_heads.begin / group_size);
+  STAFFEL_CHECK_EQ(shard.kv_heads.end, (shard.q_heads.end - 1) / group_size + 1);
   return architecture->build(config, shard);
 }
 

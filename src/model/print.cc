@@ -59,9 +59,10 @@ class Printer {
               W(op.up));
   }
   void PrintOp(const RopeAndStoreKvOp& op) {
-    StrAppend(out_, "rope_and_store_kv ", V(op.qkv), ", layer ", op.layer, ", heads ", op.q_heads,
-              " + ", op.kv_heads, " of ", op.head_dim, ", rotate ", op.rope_dim,
-              op.style == RopeStyle::kInterleaved ? " interleaved" : " halves", ", base ", op.base);
+    StrAppend(out_, "rope_and_store_kv ", V(op.qkv), ", layer ", op.layer, ", heads ",
+              op.heads.q_heads, " + ", op.heads.kv_heads, " of ", op.head_dim, ", rotate ",
+              op.rope_dim, op.style == RopeStyle::kInterleaved ? " interleaved" : " halves",
+              ", base ", op.base);
     if (op.position_scale != 1.0) StrAppend(out_, ", positions * ", op.position_scale);
     if (op.frequency_factors != WeightId::kNone) {
       StrAppend(out_, ", factors ", W(op.frequency_factors));
@@ -72,7 +73,11 @@ class Printer {
   }
   void PrintOp(const PagedAttentionOp& op) {
     StrAppend(out_, V(op.out), " = paged_attention ", V(op.qkv), ", layer ", op.layer, ", heads ",
-              op.q_heads, " / ", op.kv_heads, " of ", op.head_dim, ", scale ", op.scale);
+              op.heads.q_heads, " / ", op.heads.kv_heads, " of ", op.head_dim, ", scale ",
+              op.scale);
+    if (op.heads.q_heads != op.heads.kv_heads * op.heads.group_size) {
+      StrAppend(out_, ", from ", op.heads.first, " of a group of ", op.heads.group_size);
+    }
     if (op.window > 0) StrAppend(out_, ", window ", op.window);
   }
   void PrintOp(const AllReduceOp& op) { StrAppend(out_, "all_reduce ", V(op.value)); }

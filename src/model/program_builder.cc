@@ -71,8 +71,7 @@ void ProgramBuilder::RopeAndStoreKv(ValueId qkv, bool norms) {
   RopeAndStoreKvOp op;
   op.qkv = qkv;
   op.layer = layer_ - shard_.layers.begin;
-  op.q_heads = shard_.q_heads.size();
-  op.kv_heads = shard_.kv_heads.size();
+  op.heads = Heads();
   op.head_dim = config_.shape.head_dim;
   op.rope_dim = rope.dim;
   op.style = rope.style;
@@ -91,8 +90,7 @@ ValueId ProgramBuilder::PagedAttention(ValueId qkv) {
   PagedAttentionOp op;
   op.qkv = qkv;
   op.layer = layer_ - shard_.layers.begin;
-  op.q_heads = shard_.q_heads.size();
-  op.kv_heads = shard_.kv_heads.size();
+  op.heads = Heads();
   op.head_dim = config_.shape.head_dim;
   op.scale = config_.attention_scale;
   op.window = config_.windows[layer_];
@@ -186,6 +184,12 @@ ValueId ProgramBuilder::Linear(ValueId in, std::vector<WeightId> parts,
 ValueId ProgramBuilder::AllReduce(ValueId value) {
   program_.ops.push_back(AllReduceOp{value});
   return value;
+}
+
+HeadGroups ProgramBuilder::Heads() const {
+  const int group_size = config_.shape.q_heads / config_.shape.kv_heads;
+  return {shard_.q_heads.size(), shard_.kv_heads.size(), group_size,
+          shard_.q_heads.begin % group_size};
 }
 
 Range ProgramBuilder::Elements(Range heads) const {

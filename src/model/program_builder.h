@@ -62,6 +62,7 @@ class ProgramBuilder {
   ValueId Linear(ValueId in, std::vector<WeightId> parts, std::vector<WeightId> biases,
                  const char* name);
   ValueId AllReduce(ValueId value);
+  HeadGroups Heads() const;  // of the shard
   Range Elements(Range heads) const;
 
   const ModelConfig& config_;

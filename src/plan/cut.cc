@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -46,28 +47,15 @@ Status CheckModel(const ModelShape& m) {
   return absl::OkStatus();
 }
 
-// How the heads of a layer can be cut: `count` pieces of `heads` query heads that stand alone;
-// where these are too few, each KV group into `per_group` smaller ones that share its KV head.
-struct HeadUnits {
-  int count = 0;
-  int heads = 0;
-  int per_group = 1;
-
-  int ranks_max() const { return count * per_group; }
-};
-
-HeadUnits UnitsOf(const ModelShape& m) {
-  const int group = m.q_heads / m.kv_heads;
-  HeadUnits units;
-  units.heads = std::lcm(group, m.head_granule);
-  if (units.heads > m.q_heads || m.q_heads % units.heads != 0) units.heads = m.q_heads;
-  units.count = m.q_heads / units.heads;
-  if (group % m.head_granule == 0) units.per_group = group / m.head_granule;
-  return units;
+// Query heads that stay together.
+int HeadGranule(const ModelShape& m) {
+  return m.q_heads % m.head_granule == 0 ? m.head_granule : m.q_heads;
 }
 
+int HeadRanksMax(const ModelShape& m) { return m.q_heads / HeadGranule(m); }
+
 Status CheckTensorParallel(const ModelShape& m, int tensor_parallel) {
-  const int head_ranks = UnitsOf(m).ranks_max();
+  const int head_ranks = HeadRanksMax(m);
   if (tensor_parallel > head_ranks) {
     return absl::InvalidArgumentError(
         StrCat("tensor parallel size ", tensor_parallel, " is too large: the model's ", m.q_heads,
@@ -87,29 +75,102 @@ Status CheckTensorParallel(const ModelShape& m, int tensor_parallel) {
   return absl::OkStatus();
 }
 
-// Query and KV heads of each member.
-void CutHeads(const ModelShape& m, absl::Span<const double> speeds, absl::Span<RankShard> members) {
-  const int ranks = static_cast<int>(members.size());
-  const HeadUnits units = UnitsOf(m);
+// The KV heads that query heads read: a group that is cut has its KV head in several ranges.
+Range KvHeadsOf(const ModelShape& m, Range q_heads) {
   const int group = m.q_heads / m.kv_heads;
-  const std::vector<double> idle(ranks, 0.0);
-  std::vector<Range> q_heads;
-  if (ranks <= units.count) {
-    q_heads = RangesOf(Apportion(units.count, 1.0, idle, speeds), units.heads);
-  } else {
-    // Members go to the KV groups evenly, and share the heads of theirs.
-    for (int kv = 0; kv < m.kv_heads; ++kv) {
-      const int begin = ranks * kv / m.kv_heads, end = ranks * (kv + 1) / m.kv_heads;
-      auto part = speeds.subspan(begin, end - begin);
-      auto load = absl::MakeConstSpan(idle).subspan(begin, end - begin);
-      for (Range range : RangesOf(Apportion(units.per_group, 1.0, load, part), m.head_granule)) {
-        q_heads.push_back({kv * group + range.begin, kv * group + range.end});
-      }
+  return {q_heads.begin / group, (q_heads.end + group - 1) / group};
+}
+
+// Cuts heads into one range a rank, in the order of the ranks, so that the slowest ends soonest.
+//
+// A group that is cut has its KV head on both sides, which costs work and room for KV. So ranks
+// keep to their share of the KV heads, rounded up, unless more would be worth a good deal of time.
+class HeadCut {
+ public:
+  HeadCut(const ModelShape& m, absl::Span<const double> speeds)
+      : m_(m), speeds_(speeds), granule_(HeadGranule(m)), units_(m.q_heads / granule_) {
+    const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
+    for (double speed : speeds) {
+      kv_heads_max_.push_back(static_cast<int>(std::ceil(m.kv_heads * speed / sum - 1e-9)));
     }
   }
-  for (int i = 0; i < ranks; ++i) {
+
+  std::vector<Range> Best() {
+    constexpr double kWorthMoreKv = 0.875;
+    const double slowest_within = SlowestEnd();
+    std::vector<int> kv_heads_max =
+        std::exchange(kv_heads_max_, std::vector<int>(speeds_.size(), m_.kv_heads));
+    double slowest = SlowestEnd();
+    if (slowest > kWorthMoreKv * slowest_within) {
+      slowest = slowest_within;
+      kv_heads_max_ = std::move(kv_heads_max);
+    }
+    // Of the cuts that end then the one with the least work, so the fewest KV heads; of these the
+    // most even one.
+    Solve(slowest * (1 + 1e-9), [&](double so_far, double work, double seconds) {
+      return so_far + work * (1 + 1e-3 * seconds / slowest);
+    });
+    std::vector<Range> ranges(speeds_.size());
+    for (int rank = static_cast<int>(speeds_.size()) - 1, end = units_; rank >= 0; --rank) {
+      const int begin = begins_[rank][end];
+      ranges[rank] = {begin * granule_, end * granule_};
+      end = begin;
+    }
+    return ranges;
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  double SlowestEnd() {
+    return Solve(kNever,
+                 [](double so_far, double, double seconds) { return std::max(so_far, seconds); });
+  }
+
+  // The least total over all cuts in which no rank takes longer than `seconds_max` or has more KV
+  // heads than it may; where each rank begins is left in begins_. kNever: there is no such cut.
+  // `sum` adds one range, given its MACs and its time, to the total of those before.
+  template <class Sum>
+  double Solve(double seconds_max, Sum sum) {
+    const int ranks = static_cast<int>(speeds_.size());
+    std::vector<double> totals(units_ + 1, kNever);
+    totals[0] = 0;
+    begins_.assign(ranks, std::vector<int>(units_ + 1, 0));
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<double> next(units_ + 1, kNever);
+      for (int end = rank + 1; end <= units_ - (ranks - 1 - rank); ++end) {
+        for (int begin = rank; begin < end; ++begin) {
+          if (totals[begin] == kNever) continue;
+          const Range q_heads{begin * granule_, end * granule_};
+          const int kv_heads = KvHeadsOf(m_, q_heads).size();
+          const double work = HeadGroupMacs(m_, q_heads.size(), kv_heads);
+          const double seconds = work / speeds_[rank];
+          if (seconds > seconds_max || kv_heads > kv_heads_max_[rank]) continue;
+          // Of equal cuts the one in which earlier ranks have more.
+          const double total = sum(totals[begin], work, seconds);
+          if (total > next[end] || total == kNever) continue;
+          next[end] = total;
+          begins_[rank][end] = begin;
+        }
+      }
+      totals = std::move(next);
+    }
+    return totals[units_];
+  }
+
+  const ModelShape& m_;
+  const absl::Span<const double> speeds_;
+  const int granule_, units_;
+  std::vector<int> kv_heads_max_;         // by rank
+  std::vector<std::vector<int>> begins_;  // [rank][end]
+};
+
+// Query and KV heads of each member.
+void CutHeads(const ModelShape& m, absl::Span<const double> speeds, absl::Span<RankShard> members) {
+  const std::vector<Range> q_heads = HeadCut(m, speeds).Best();
+  for (size_t i = 0; i < members.size(); ++i) {
     members[i].q_heads = q_heads[i];
-    members[i].kv_heads = {q_heads[i].begin / group, (q_heads[i].end + group - 1) / group};
+    members[i].kv_heads = KvHeadsOf(m, q_heads[i]);
   }
 }
 
@@ -277,7 +338,7 @@ Status CheckShapes(const ModelShape& m, const ClusterShape& cluster) {
 }
 
 int TensorParallelMax(const ModelShape& m) {
-  return std::min({UnitsOf(m).ranks_max(), m.ffn / m.ffn_granule, m.vocab});
+  return std::min({HeadRanksMax(m), m.ffn / m.ffn_granule, m.vocab});
 }
 
 Status CheckLayout(const ModelShape& m, int tensor_parallel, int pipeline_parallel) {

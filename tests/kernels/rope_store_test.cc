@@ -70,8 +70,10 @@ TEST_P(RopeStoreTest, RotatesAndStores) {
       for (int h = 0; h < c.kv_heads; h++) {
         p.row_begin = r;
         p.row_end = std::min(rows, r + 10);
-        p.head_begin = h;
-        p.head_end = h + 1;
+        p.q_head_begin = c.q_heads * h / c.kv_heads;
+        p.q_head_end = c.q_heads * (h + 1) / c.kv_heads;
+        p.kv_head_begin = h;
+        p.kv_head_end = h + 1;
         k().rope_store(p);
       }
     }

@@ -63,16 +63,18 @@ void CpuExecutable::FillRopeTables(int position_end) {
 }
 
 void CpuExecutable::RotateAndStore(const AttentionLaunch& launch, int row_begin, int row_end,
-                                   int head_begin, int head_end) {
+                                   int kv_head_begin, int kv_head_end) {
   const auto& op = std::get<RopeAndStoreKvOp>(parts_.program.ops[launch.rope]);
   const kernels::KvLayer kv = Kv(op.layer);
   kernels_.rope_store({.qkv = F32(launch.qkv),
                        .qkv_stride = Cols(launch.qkv),
                        .row_begin = row_begin,
                        .row_end = row_end,
-                       .head_begin = head_begin,
-                       .head_end = head_end,
-                       .q_heads = op.q_heads,
+                       .q_head_begin = op.heads.QueriesOf(kv_head_begin).begin,
+                       .q_head_end = op.heads.QueriesOf(kv_head_end - 1).end,
+                       .kv_head_begin = kv_head_begin,
+                       .kv_head_end = kv_head_end,
+                       .q_heads = op.heads.q_heads,
                        .rope_dim = op.rope_dim,
                        .pairs = op.style == RopeStyle::kInterleaved
                                     ? kernels::RopePairs::kInterleaved
@@ -99,10 +101,10 @@ void CpuExecutable::Attend(const AttentionLaunch& launch, const BatchTensors::Se
                                   .scale = op.scale,
                                   .exact = parts_.options.activations == ActivationType::kF32,
                                   .next = next};
-  const int heads = step_rows_.heads_per_kv();
+  const Range heads = op.heads.QueriesOf(kv_head);
   for (int i = begin; i < end; ++i) {
-    const int token = i / heads, row = sequence.row_begin + token;
-    const int64_t head = int64_t{kv_head} * heads + i % heads;
+    const int token = i / heads.size(), row = sequence.row_begin + token;
+    const int64_t head = heads.begin + i % heads.size();
     params.q[i - begin] = F32(launch.qkv) + int64_t{row} * Cols(launch.qkv) + head * op.head_dim;
     params.out[i - begin] = F32(launch.out) + int64_t{row} * Cols(launch.out) + head * op.head_dim;
     params.limit[i - begin] = sequence.start + token + 1;
@@ -126,7 +128,7 @@ const uint16_t* CpuExecutable::FirstKv(const AttentionLaunch& launch,
 // All query heads of one KV head of a sequence's only row.
 void CpuExecutable::AttendRow(const AttentionLaunch& launch, int row, int kv_head,
                               const uint16_t* next) {
-  const int heads = step_rows_.heads_per_kv();
+  const int heads = step_rows_.heads().QueriesOf(kv_head).size();
   for (int begin = 0; begin < heads; begin += kernels::kTileRows) {
     Attend(launch, batch_->sequences[row], kv_head, begin,
            std::min(heads, begin + kernels::kTileRows), next);
@@ -137,8 +139,7 @@ Status CpuExecutable::Execute(const AttentionLaunch& launch, int rows) {
   const KvShape& kv = parts_.program.kv;
   const int kv_heads = kv.kv_heads;
   // Keys and values that are read, at most.
-  const int64_t bytes = int64_t{2} * sizeof(uint16_t) * kv_heads * kv.head_dim *
-                        step_rows_.position_end() *
+  const int64_t bytes = int64_t{2} * sizeof(uint16_t) * kv.head_dim * step_rows_.position_end() *
                         static_cast<int64_t>(step_rows_.attend_pieces().size());
   if (launch.rope >= 0 && launch.attend >= 0 && step_rows_.one_row_each()) {
     // A piece rotates, stores and attends: one (row, KV head), or one row where there are enough.
@@ -165,9 +166,9 @@ Status CpuExecutable::Execute(const AttentionLaunch& launch, int rows) {
   }
   if (launch.attend >= 0) {
     const auto& pieces = step_rows_.attend_pieces();
-    RunPieces(static_cast<int>(pieces.size()) * kv_heads, bytes, [&](int p, int) {
-      const StepRows::AttendPiece& piece = pieces[p / kv_heads];
-      Attend(launch, batch_->sequences[piece.sequence], p % kv_heads, piece.begin, piece.end,
+    RunPieces(static_cast<int>(pieces.size()), bytes, [&](int p, int) {
+      const StepRows::AttendPiece& piece = pieces[p];
+      Attend(launch, batch_->sequences[piece.sequence], piece.kv_head, piece.begin, piece.end,
              nullptr);
     });
   }

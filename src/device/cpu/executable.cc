@@ -25,13 +25,11 @@ constexpr int kManyTiles = 8;
 // Inputs of a piece stay in half of a core's L2 while its weights stream past.
 constexpr int64_t kInputBytesMax = 512 << 10;
 
-int QueryHeadsPerKv(const Program& program) {
+HeadGroups Heads(const Program& program) {
   for (const Op& op : program.ops) {
-    if (const auto* attend = std::get_if<PagedAttentionOp>(&op)) {
-      return attend->q_heads / attend->kv_heads;
-    }
+    if (const auto* attend = std::get_if<PagedAttentionOp>(&op)) return attend->heads;
   }
-  return 1;
+  return {};
 }
 
 int CeilDivide(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
@@ -43,8 +41,7 @@ CpuExecutable::CpuExecutable(ExecutableParts parts)
       kernels_(*parts_.kernels),
       pool_(*parts_.pool),
       vocab_(EmbeddingRows(parts_.program)),
-      step_rows_(parts_.options.max_rows, parts_.options.block_size,
-                 QueryHeadsPerKv(parts_.program)),
+      step_rows_(parts_.options.max_rows, parts_.options.block_size, Heads(parts_.program)),
       times_(parts_.plan.launches.size()) {
   BindBuffers();
   LinkPrefetches();

@@ -89,8 +89,9 @@ class CpuExecutable final : public Executable {
                   F&& f);
   void PrefetchNextWeights(int worker) const;
 
-  void RotateAndStore(const AttentionLaunch& launch, int row_begin, int row_end, int head_begin,
-                      int head_end);
+  // KV heads [kv_head_begin, kv_head_end) with the query heads that read them.
+  void RotateAndStore(const AttentionLaunch& launch, int row_begin, int row_end, int kv_head_begin,
+                      int kv_head_end);
   void Attend(const AttentionLaunch& launch, const BatchTensors::Sequence& sequence, int kv_head,
               int begin, int end, const uint16_t* next);
   void AttendRow(const AttentionLaunch& launch, int row, int kv_head, const uint16_t* next);

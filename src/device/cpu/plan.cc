@@ -101,16 +101,16 @@ class Planner {
 
   // The rows of a step are cut into pieces once for all layers.
   Status CheckHeads() const {
-    int q_heads = 0;
+    const HeadGroups* heads = nullptr;
     for (const Op& op : program_.ops) {
       const auto* attend = std::get_if<PagedAttentionOp>(&op);
       if (attend == nullptr) continue;
-      if (q_heads != 0 && attend->q_heads != q_heads) {
+      if (heads != nullptr && attend->heads != *heads) {
         return absl::UnimplementedError(
-            StrCat("The CPU backend needs the same number of query heads in all layers, not ",
-                   q_heads, " and ", attend->q_heads, "."));
+            StrCat("The CPU backend needs the same query heads in all layers, not ", heads->q_heads,
+                   " and ", attend->heads.q_heads, "."));
       }
-      q_heads = attend->q_heads;
+      heads = &attend->heads;
     }
     return absl::OkStatus();
   }
@@ -339,7 +339,7 @@ class Planner {
       auto* rope = std::get_if<AttentionLaunch>(&last.kind);
       if (rope != nullptr && rope->attend < 0 && rope->qkv == PlaceOf(op.qkv).f32 &&
           std::get<RopeAndStoreKvOp>(program_.ops[rope->rope]).layer == op.layer &&
-          std::get<RopeAndStoreKvOp>(program_.ops[rope->rope]).q_heads == op.q_heads) {
+          std::get<RopeAndStoreKvOp>(program_.ops[rope->rope]).heads == op.heads) {
         AttentionLaunch both = *rope;
         const int rope_op = both.rope;
         plan_.launches.pop_back();

@@ -6,11 +6,12 @@
 
 namespace staffel::cpu {
 
-StepRows::StepRows(int max_rows, int block_size, int heads_per_kv)
-    : block_size_(block_size), heads_per_kv_(heads_per_kv) {
+StepRows::StepRows(int max_rows, int block_size, const HeadGroups& heads)
+    : block_size_(block_size), heads_(heads) {
   store_pieces_.reserve(max_rows);
-  // Each sequence of n rows has ceil(n * heads / 8) pieces.
-  attend_pieces_.reserve(size_t(max_rows) * (heads_per_kv / kernels::kTileRows + 1));
+  // Each sequence of n rows has ceil(n * heads / 8) pieces a KV head.
+  attend_pieces_.reserve(size_t(max_rows) * heads.kv_heads *
+                         (heads.group_size / kernels::kTileRows + 1));
   sub_blocks_.reserve(max_rows);
 }
 
@@ -37,10 +38,14 @@ void StepRows::Set(const BatchTensors& batch) {
         piece_begin = row;
       }
     }
-    const int pairs = sequence.row_count * heads_per_kv_;
-    for (int begin = 0; begin < pairs; begin += kernels::kTileRows) {
-      attend_pieces_.push_back(
-          {static_cast<int>(s), begin, std::min(pairs, begin + kernels::kTileRows)});
+    const int pairs_max = sequence.row_count * heads_.group_size;
+    for (int begin = 0; begin < pairs_max; begin += kernels::kTileRows) {
+      for (int kv_head = 0; kv_head < heads_.kv_heads; ++kv_head) {
+        const int pairs = sequence.row_count * heads_.QueriesOf(kv_head).size();
+        if (begin >= pairs) continue;
+        attend_pieces_.push_back(
+            {static_cast<int>(s), kv_head, begin, std::min(pairs, begin + kernels::kTileRows)});
+      }
     }
   }
   const int rows = static_cast<int>(batch.tokens.size());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "staffel/backend.h"
+#include "staffel/program.h"
 
 namespace staffel::cpu {
 
@@ -14,22 +15,23 @@ class StepRows {
   struct StorePiece {
     int row_begin, row_end;
   };
-  // (token, query head of a KV group) pairs [begin, end) of a sequence, at most 8: pair i is row
-  // row_begin + i / heads_per_kv, head i % heads_per_kv of the group.
+  // (token, query head of a KV head) pairs [begin, end) of a sequence, at most 8: pair i is row
+  // row_begin + i / n and head i % n of the n query heads that read the KV head.
   struct AttendPiece {
     int sequence;
+    int kv_head;
     int begin, end;
   };
 
   // Reserves for steps of up to `max_rows` rows; afterwards nothing allocates.
-  StepRows(int max_rows, int block_size, int heads_per_kv);
+  StepRows(int max_rows, int block_size, const HeadGroups& heads);
 
   void Set(const BatchTensors& batch);
 
   // Every sequence has one row: a row can rotate, store and attend at once, since no other row of
   // the step reads what it stores.
   bool one_row_each() const { return one_row_each_; }
-  int heads_per_kv() const { return heads_per_kv_; }
+  const HeadGroups& heads() const { return heads_; }
   const std::vector<StorePiece>& store_pieces() const { return store_pieces_; }
   // The longest first.
   const std::vector<AttendPiece>& attend_pieces() const { return attend_pieces_; }
@@ -39,7 +41,8 @@ class StepRows {
   int position_end() const { return position_end_; }
 
  private:
-  const int block_size_, heads_per_kv_;
+  const int block_size_;
+  const HeadGroups heads_;
   bool one_row_each_ = false;
   int position_end_ = 0;
   std::vector<StorePiece> store_pieces_;

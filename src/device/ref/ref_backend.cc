@@ -207,8 +207,8 @@ Status RefExecutable::RunOp(const GatedLinearOp& op) {
 }
 
 Status RefExecutable::RunOp(const RopeAndStoreKvOp& op) {
-  const ref::RopeAndStoreArgs args{.q_heads = op.q_heads,
-                                   .kv_heads = op.kv_heads,
+  const ref::RopeAndStoreArgs args{.q_heads = op.heads.q_heads,
+                                   .kv_heads = op.heads.kv_heads,
                                    .head_dim = op.head_dim,
                                    .rope = {.rope_dim = op.rope_dim,
                                             .style = op.style,
@@ -248,8 +248,8 @@ Status RefExecutable::RunOp(const PagedAttentionOp& op) {
     Share(sequence.row_count, 1, [&](int i, int) {
       const int row = sequence.row_begin + i, position = sequence.start + i;
       std::vector<double> scores(position + 1 + op.head_dim);
-      ref::PagedAttention(Data(op.qkv) + int64_t{row} * Cols(op.qkv), op.q_heads, op.scale,
-                          op.window, position, table_.data(), Kv(op.layer), scores.data(),
+      ref::PagedAttention(Data(op.qkv) + int64_t{row} * Cols(op.qkv), op.heads, op.scale, op.window,
+                          position, table_.data(), Kv(op.layer), scores.data(),
                           Data(op.out) + int64_t{row} * Cols(op.out));
     });
   }

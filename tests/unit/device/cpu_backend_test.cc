@@ -451,11 +451,9 @@ TEST(CpuBackend, RunsRangesOfTheStoredTensors) {
         cut(gated->up, {32, 96}, {0, 64});
         cols(gated->out) = 64;
       } else if (auto* rope = std::get_if<RopeAndStoreKvOp>(&op)) {
-        rope->q_heads = 2;
-        rope->kv_heads = 1;
+        rope->heads = WholeHeads(2, 1);
       } else if (auto* attend = std::get_if<PagedAttentionOp>(&op)) {
-        attend->q_heads = 2;
-        attend->kv_heads = 1;
+        attend->heads = WholeHeads(2, 1);
         cols(attend->out) = 64;
       }
     }

@@ -123,7 +123,9 @@ TEST(CpuPlan, RefusesLayersWithDifferentHeads) {
   ModelShapeSpec shape;
   TinyModel model = testing::MakeTinyModel(rng, shape);
   for (Op& op : model.program.ops) {
-    if (auto* attend = std::get_if<PagedAttentionOp>(&op)) attend->q_heads = 2 + 2 * attend->layer;
+    if (auto* attend = std::get_if<PagedAttentionOp>(&op)) {
+      attend->heads = WholeHeads(2 + 2 * attend->layer, 2);
+    }
   }
   auto slices = FindWeights(model.program, model.weights);
   ASSERT_TRUE(slices.ok());
@@ -157,8 +159,27 @@ TEST(CpuMemory, MapsZeroesAtHugePageBoundaries) {
             absl::StatusCode::kResourceExhausted);
 }
 
+// A KV head that only one of its group's query heads reads has pieces of its own.
+TEST(CpuStepRows, CutGroupsHaveFewerPairs) {
+  StepRows rows(100, /*block_size=*/16, HeadGroups{5, 3, 3, 2});  // heads 2 | 3 4 5 | 6
+  std::vector<TokenId> tokens(9);
+  const std::vector<BlockId> blocks = {BlockId(0)};
+  const std::vector<BatchTensors::Sequence> sequences = {
+      {.row_begin = 0, .row_count = 9, .start = 0, .blocks = blocks}};
+  BatchTensors batch;
+  batch.tokens = tokens;
+  batch.sequences = sequences;
+  rows.Set(batch);
+  std::vector<int> pairs(3);
+  for (const StepRows::AttendPiece& piece : rows.attend_pieces()) {
+    pairs[piece.kv_head] += piece.end - piece.begin;
+  }
+  EXPECT_EQ(pairs, (std::vector<int>{9, 27, 9}));
+  EXPECT_EQ(rows.attend_pieces().size(), 2u + 4u + 2u);
+}
+
 TEST(CpuStepRows, CutsRowsAtSubBlocksAndPairsByEight) {
-  StepRows rows(100, /*block_size=*/32, /*heads_per_kv=*/3);
+  StepRows rows(100, /*block_size=*/32, WholeHeads(3, 1));
   std::vector<TokenId> tokens(31);
   const std::vector<BlockId> a = {BlockId(7), BlockId(2)}, b = {BlockId(1)};
   // 30 rows at positions 10 to 39 of one sequence, one row at position 5 of another.

@@ -55,8 +55,8 @@ TEST_F(ProgramCheck, RefusesAReadBeforeTheWrite) {
 }
 
 TEST_F(ProgramCheck, RefusesHeadsThatCannotShareKv) {
-  First<PagedAttentionOp>().q_heads = 5;
-  EXPECT_THAT(Check(), Fails(kInvalid, "5 query heads cannot share 2 KV heads"));
+  First<PagedAttentionOp>().heads.q_heads = 5;
+  EXPECT_THAT(Check(), Fails(kInvalid, "5 query heads from place 0 of a group of 2 do not read 2 KV heads"));
 }
 
 TEST_F(ProgramCheck, RefusesAKvLayerThatIsNotThere) {

@@ -129,8 +129,7 @@ class Builder {
     out_.program.ops.push_back(qkv);
     RopeAndStoreKvOp rope{.qkv = qkv.out,
                           .layer = layer_,
-                          .q_heads = s_.q_heads,
-                          .kv_heads = s_.kv_heads,
+                          .heads = s_.Heads(),
                           .head_dim = s_.head_dim,
                           .rope_dim = s_.rope_dim,
                           .style = s_.style,
@@ -144,8 +143,7 @@ class Builder {
     out_.program.ops.push_back(rope);
     PagedAttentionOp attend{.qkv = qkv.out,
                             .layer = layer_,
-                            .q_heads = s_.q_heads,
-                            .kv_heads = s_.kv_heads,
+                            .heads = s_.Heads(),
                             .head_dim = s_.head_dim,
                             .scale = 1.0f / std::sqrt(float(s_.head_dim)),
                             .window = layer_ % 2 == 1 ? s_.window : 0,
@@ -228,9 +226,10 @@ const TensorView* MemoryWeights::Find(const std::string& name) const {
 
 std::string ModelShapeSpec::Describe() const {
   std::string text =
-      StrCat("layers ", layers, " hidden ", hidden, " heads ", q_heads, "/", kv_heads, " x ",
-             head_dim, " rope ", rope_dim, style == RopeStyle::kHalves ? " halves" : " interleaved",
-             " ffn ", ffn, " vocab ", vocab, " window ", window, " types");
+      StrCat("layers ", layers, " hidden ", hidden, " heads ", q_heads, "/", kv_heads, " from ",
+             first_head, " of ", Heads().group_size, " x ", head_dim, " rope ", rope_dim,
+             style == RopeStyle::kHalves ? " halves" : " interleaved", " ffn ", ffn, " vocab ",
+             vocab, " window ", window, " types");
   for (DType type : types) StrAppend(text, " ", InfoOf(type).name);
   if (biases) text += " biases";
   if (qk_norms) text += " qk_norms";
@@ -255,9 +254,17 @@ ModelShapeSpec RandomShape(Rng& rng, const std::vector<DType>& types) {
   s.kv_heads = Uniform(rng, 1, 3);
   const int head_dims[] = {8, 16, 32, 64, 80, 128, 256};
   s.head_dim = head_dims[Uniform(rng, 0, 6)];
-  s.q_heads = s.kv_heads * Uniform(rng, 1, 9);
+  s.group_size = Uniform(rng, 1, 9);
   // The output projection's inputs must fill blocks.
-  while (s.q_heads * s.head_dim % granule != 0) s.q_heads += s.kv_heads;
+  while (s.kv_heads * s.group_size * s.head_dim % granule != 0) ++s.group_size;
+  s.q_heads = s.kv_heads * s.group_size;
+  // A rank's heads may begin and end within a group.
+  const int first = Uniform(rng, 0, s.group_size - 1), cut = Uniform(rng, 0, s.group_size - 1);
+  const int left = s.q_heads - first - cut;
+  if (coin() && left > 0 && left * s.head_dim % granule == 0) {
+    s.q_heads = left;
+    s.first_head = first;
+  }
   s.rope_dim = coin() ? s.head_dim : s.head_dim / 2;
   s.vocab = Uniform(rng, 33, 100);
   s.style = coin() ? RopeStyle::kHalves : RopeStyle::kInterleaved;

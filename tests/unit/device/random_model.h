@@ -41,6 +41,8 @@ class MemoryWeights final : public WeightSource {
 // What a random model is made of.
 struct ModelShapeSpec {
   int layers = 2, hidden = 64, q_heads = 4, kv_heads = 2, head_dim = 16, rope_dim = 16;
+  // Query heads of a KV group (0: q_heads / kv_heads) and those of the first one that are lacking.
+  int group_size = 0, first_head = 0;
   int ffn = 96, vocab = 80;
   RopeStyle style = RopeStyle::kInterleaved;
   Activation activation = Activation::kSilu;
@@ -51,6 +53,9 @@ struct ModelShapeSpec {
   // Types of q, k, v, o, gate, up, down, head (and the embedding).
   std::vector<DType> types = std::vector<DType>(8, DType::kF32);
 
+  HeadGroups Heads() const {
+    return {q_heads, kv_heads, group_size > 0 ? group_size : q_heads / kv_heads, first_head};
+  }
   std::string Describe() const;
 };
 

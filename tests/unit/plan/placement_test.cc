@@ -46,14 +46,14 @@ TEST(MakePlacement, OneRankHoldsEverything) {
   EXPECT_EQ(shard.next_rank, -1);
 }
 
-// Heads cut at KV groups are uneven, columns are not: all meet between the two, so that columns
-// could not make up for heads.
+// Nine heads do not cut evenly, columns do: all meet between the two, so that columns could not
+// make up for heads.
 TEST(MakePlacement, HeadsAndColumnsAreCutEachBySpeed) {
   PlacementPlan plan = Place(SmolLm2(), {1, 1}, 2, 1);
-  EXPECT_EQ(plan.ranks[0].q_heads, (Range{0, 6}));
-  EXPECT_EQ(plan.ranks[1].q_heads, (Range{6, 9}));
+  EXPECT_EQ(plan.ranks[0].q_heads, (Range{0, 5}));
+  EXPECT_EQ(plan.ranks[1].q_heads, (Range{5, 9}));
   EXPECT_EQ(plan.ranks[0].kv_heads, (Range{0, 2}));
-  EXPECT_EQ(plan.ranks[1].kv_heads, (Range{2, 3}));
+  EXPECT_EQ(plan.ranks[1].kv_heads, (Range{1, 3}));
   EXPECT_EQ(plan.ranks[0].ffn, (Range{0, 24 * 32}));
   EXPECT_EQ(plan.ranks[1].ffn, (Range{24 * 32, 48 * 32}));
 }
@@ -67,9 +67,24 @@ TEST(MakePlacement, KvHeadsAreReplicatedWhereRanksOutnumberThem) {
   EXPECT_EQ(plan.ranks[3].kv_heads, (Range{2, 3}));
 }
 
+// A KV head more than its share is worth it to a rank that would be much slower otherwise.
+TEST(MakePlacement, KvHeadsAreRepeatedOnlyForMuchTime) {
+  ModelShape model = SmolLm2();
+  model.q_heads = 14;
+  model.kv_heads = 2;
+  PlacementPlan plan = Place(model, {1, 1, 1}, 3, 1);  // 5 + 1, 4 + 2, 5 + 1; else 7 + 1
+  EXPECT_EQ(plan.ranks[1].q_heads, (Range{5, 9}));
+  EXPECT_EQ(plan.ranks[1].kv_heads, (Range{0, 2}));
+  model.q_heads = 64;
+  model.kv_heads = 8;
+  plan = Place(model, {1, 1, 1}, 3, 1);  // 27, 27 and 18 rather than 25 with four KV heads
+  EXPECT_EQ(plan.ranks[0].q_heads, (Range{0, 24}));
+  EXPECT_EQ(plan.ranks[2].kv_heads, (Range{6, 8}));
+}
+
 TEST(MakePlacement, FasterRanksGetMore) {
   PlacementPlan plan = Place(SmolLm2(), {3, 1}, 2, 1);
-  EXPECT_EQ(plan.ranks[0].q_heads, (Range{0, 6}));
+  EXPECT_EQ(plan.ranks[0].q_heads, (Range{0, 7}));
   EXPECT_EQ(plan.ranks[0].ffn.size(), 36 * 32);
   EXPECT_THAT(plan.ranks[0].group_vocab, ElementsAre(36864, 12288));
 }
