@@ -1,6 +1,7 @@
 // Tokens per second of the bare step loop of a model on the CPU backend: no scheduler, no server.
 //   bench_model MODEL.gguf [--threads=1,2] [--level=avx512_bf16] [--timing] [--cpu-time] [--quick]
-//   [--activations=int16|int8|f32]
+//   [--activations=int16|int8|f32] [--tp=2]
+// With --tp, that many ranks of each number of threads, linked as those of a server are.
 // Decode of 1, 8 and 32 streams at context 128 to 256 with greedy sampling, then a prompt of 512
 // in chunks of 128 and 512. The machine is shared: each figure is the mean and the best window.
 #include <time.h>
@@ -10,9 +11,11 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "comm/mesh/mesh_endpoint.h"
 #include "device/cpu/cpu_backend.h"
 #include "kernels/api/cpu_select.h"
 #include "model/model.h"
@@ -37,6 +40,7 @@ double Now() {
 
 struct Flags {
   std::string model, level;
+  int tensor_parallel = 1;
   std::vector<int> threads = {1, 2};
   ActivationType activations = ActivationType::kInt16;
   bool timing = false, quick = false;
@@ -104,12 +108,27 @@ class Loop {
   std::vector<BlockId> tables_[kStreams];
 };
 
-void BenchDecode(Loop& loop, Executable& executable, const Flags& flags, int streams) {
+// One rank runs the benchmark; what it says goes to stdout for rank 0 only, or for all with timing.
+struct Rank {
+  Executable& executable;
+  const Flags& flags;
+  int rank;
+
+  void Report() {
+    if (rank == 0 || flags.timing) std::cout << CpuTimingReport(executable) << std::flush;
+  }
+  template <class... Args>
+  void Print(const char* format, Args... args) {
+    if (rank == 0) std::printf(format, args...), std::fflush(stdout);
+  }
+};
+
+void BenchDecode(Loop& loop, Rank& rank, const Flags& flags, int streams) {
   std::vector<TokenId> last(streams);
   for (int s = 0; s < streams; ++s) last[s] = loop.Prompt(s, 0, kPrompt);
   const int steps = streams == 1 ? 128 : 48;
   double best_mean = 0, best_window = 0;
-  CpuTimingReport(executable);
+  CpuTimingReport(rank.executable);
   for (int rep = 0; rep < (flags.quick ? 1 : 3); ++rep) {
     std::vector<double> at = {Now()};
     for (int i = 0; i < steps; ++i) {
@@ -121,49 +140,85 @@ void BenchDecode(Loop& loop, Executable& executable, const Flags& flags, int str
       best_window = std::max(best_window, streams * kWindow / (at[i] - at[i - kWindow]));
     }
   }
-  std::printf("  decode %2d streams: %6.0f tok/s, best %d steps %6.0f\n", streams, best_mean,
-              kWindow, best_window);
-  std::cout << CpuTimingReport(executable) << std::flush;
+  rank.Print("  decode %2d streams: %6.0f tok/s, best %d steps %6.0f\n", streams, best_mean,
+             kWindow, best_window);
+  rank.Report();
 }
 
-void BenchPrompt(Loop& loop, Executable& executable, const Flags& flags, int chunk) {
+void BenchPrompt(Loop& loop, Rank& rank, const Flags& flags, int chunk) {
   double best = 1e9;
-  CpuTimingReport(executable);
+  CpuTimingReport(rank.executable);
   for (int rep = 0; rep < (flags.quick ? 2 : 6); ++rep) {
     const double begin = Now();
     for (int start = 0; start < kLongPrompt; start += chunk) loop.Prompt(0, start, chunk);
     best = std::min(best, Now() - begin);
   }
-  std::printf("  prompt of %d in chunks of %3d: %6.0f tok/s\n", kLongPrompt, chunk,
-              kLongPrompt / best);
-  std::cout << CpuTimingReport(executable) << std::flush;
+  rank.Print("  prompt of %d in chunks of %3d: %6.0f tok/s\n", kLongPrompt, chunk,
+             kLongPrompt / best);
+  rank.Report();
+}
+
+// Linked ranks, or nothing for one alone.
+Result<std::vector<std::unique_ptr<CommEndpoint>>> MakeEndpoints(int ranks) {
+  std::vector<std::unique_ptr<CommEndpoint>> endpoints;
+  for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
+    STAFFEL_ASSIGN_OR_RETURN(auto endpoint, MakeMeshEndpoint({}));
+    endpoints.push_back(std::move(endpoint));
+  }
+  return endpoints;
+}
+
+Status BenchRank(const Flags& flags, int threads, const ModelFile& file, const ModelConfig& config,
+                 const PlacementPlan& plan, int rank,
+                 const std::vector<std::unique_ptr<CommEndpoint>>& endpoints) {
+  std::unique_ptr<Communicator> group;
+  if (!endpoints.empty()) {
+    GroupSpec spec{.epoch = 1, .rank = rank, .tensor_groups = plan.tensor_groups};
+    for (const auto& endpoint : endpoints) spec.addresses.push_back(endpoint->address());
+    spec.machines.assign(endpoints.size(), MachineName());
+    STAFFEL_ASSIGN_OR_RETURN(group, endpoints[rank]->Form(spec, std::chrono::seconds(20)));
+  }
+  STAFFEL_ASSIGN_OR_RETURN(const Program program, BuildProgram(config, plan.ranks[rank]));
+  STAFFEL_ASSIGN_OR_RETURN(const auto* kernels, kernels::SelectCpuKernels(flags.level));
+  STAFFEL_ASSIGN_OR_RETURN(
+      const auto backend,
+      MakeCpuBackend({.threads = threads, .level = flags.level, .timing = flags.timing}));
+  BackendOptions options;
+  options.block_count = kStreams * kLongPrompt / 16;
+  options.max_sampled_rows = kStreams;
+  options.max_positions = kLongPrompt;
+  options.activations = flags.activations;
+  const double begin = Now();
+  STAFFEL_ASSIGN_OR_RETURN(const auto executable,
+                           backend->Prepare(program, file.weights(), group.get(), options));
+  Rank self{*executable, flags, rank};
+  self.Print("%s, weights %.1f MB packed in %.2f s\n", backend->Describe().c_str(),
+             executable->weight_bytes() / 1e6, Now() - begin);
+  Loop loop(*executable, config.shape.vocab, *kernels);
+  for (int streams : {1, 8, kStreams}) BenchDecode(loop, self, flags, streams);
+  for (int chunk : {128, 512}) BenchPrompt(loop, self, flags, chunk);
+  return absl::OkStatus();
 }
 
 Status Bench(const Flags& flags) {
   STAFFEL_ASSIGN_OR_RETURN(const auto file, OpenModelFile(flags.model));
   STAFFEL_ASSIGN_OR_RETURN(const ModelConfig config, ReadConfig(*file));
+  const int ranks = flags.tensor_parallel;
   ClusterShape cluster;
-  cluster.devices.resize(1);
-  STAFFEL_ASSIGN_OR_RETURN(const PlacementPlan plan, MakePlacement(config.shape, cluster, {}));
-  STAFFEL_ASSIGN_OR_RETURN(const Program program, BuildProgram(config, plan.ranks[0]));
-  STAFFEL_ASSIGN_OR_RETURN(const auto* kernels, kernels::SelectCpuKernels(flags.level));
+  cluster.devices.resize(ranks);
+  STAFFEL_ASSIGN_OR_RETURN(const PlacementPlan plan,
+                           MakePlacement(config.shape, cluster, {ranks, 1}));
   for (int threads : flags.threads) {
-    STAFFEL_ASSIGN_OR_RETURN(
-        const auto backend,
-        MakeCpuBackend({.threads = threads, .level = flags.level, .timing = flags.timing}));
-    BackendOptions options;
-    options.block_count = kStreams * kLongPrompt / 16;
-    options.max_sampled_rows = kStreams;
-    options.max_positions = kLongPrompt;
-    options.activations = flags.activations;
-    const double begin = Now();
-    STAFFEL_ASSIGN_OR_RETURN(const auto executable,
-                             backend->Prepare(program, file->weights(), nullptr, options));
-    std::printf("%s, weights %.1f MB packed in %.2f s\n", backend->Describe().c_str(),
-                executable->weight_bytes() / 1e6, Now() - begin);
-    Loop loop(*executable, config.shape.vocab, *kernels);
-    for (int streams : {1, 8, kStreams}) BenchDecode(loop, *executable, flags, streams);
-    for (int chunk : {128, 512}) BenchPrompt(loop, *executable, flags, chunk);
+    STAFFEL_ASSIGN_OR_RETURN(const auto endpoints, MakeEndpoints(ranks));
+    std::vector<Status> statuses(ranks);
+    std::vector<std::thread> others;
+    const auto run = [&](int rank) {
+      statuses[rank] = BenchRank(flags, threads, *file, config, plan, rank, endpoints);
+    };
+    for (int rank = 1; rank < ranks; ++rank) others.emplace_back(run, rank);
+    run(0);
+    for (std::thread& other : others) other.join();
+    for (const Status& status : statuses) STAFFEL_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }
@@ -187,6 +242,8 @@ int main(int argc, char** argv) {
       flags.activations = value == "int8"  ? staffel::ActivationType::kInt8
                           : value == "f32" ? staffel::ActivationType::kF32
                                            : staffel::ActivationType::kInt16;
+    } else if (arg.rfind("--tp=", 0) == 0) {
+      flags.tensor_parallel = std::stoi(value);
     } else if (arg == "--timing") {
       flags.timing = true;
     } else if (arg == "--cpu-time") {
@@ -200,7 +257,7 @@ int main(int argc, char** argv) {
   if (flags.model.empty()) {
     std::cerr << "usage: bench_model MODEL.gguf [--threads=1,2] [--level=NAME] "
                  "[--activations=int16|int8|f32] "
-                 "[--timing] [--cpu-time] [--quick]\n";
+                 "[--timing] [--cpu-time] [--quick] [--tp=N]\n";
     return 2;
   }
   const staffel::Status status = staffel::Bench(flags);
