@@ -49,40 +49,38 @@ struct Flags {
 // The sequences of the benchmark and one step over any of their tokens.
 class Loop {
  public:
-  Loop(Executable& executable, int vocab, const kernels::CpuKernels& kernels)
-      : executable_(executable), vocab_(vocab), kernels_(kernels) {
+  Loop(Executable& executable, bool samples, int vocab, const kernels::CpuKernels& kernels)
+      : executable_(executable), samples_(samples), vocab_(vocab), kernels_(kernels) {
     const int blocks = kLongPrompt / 16;
     for (int s = 0; s < kStreams; ++s) {
       for (int b = 0; b < blocks; ++b) tables_[s].push_back(BlockId(b * kStreams + s));
     }
   }
 
-  // Rows [start, start + count) of a prompt; returns the token after it.
-  TokenId Prompt(int sequence, int start, int count) {
+  // Rows [start, start + count) of a prompt.
+  void Prompt(int sequence, int start, int count) {
     std::vector<TokenId> tokens(count);
-    for (int i = 0; i < count; ++i) {
-      tokens[i] = ((start + i) * 131 + sequence * 17) % std::min(4000, vocab_ - 100) + 100;
-    }
+    for (int i = 0; i < count; ++i) tokens[i] = Token(sequence, start + i);
     Step({{.row_begin = 0, .row_count = count, .start = start, .blocks = tables_[sequence]}},
          tokens, {count - 1});
-    return Greedy(0);
   }
-  // One token of each of the first last.size() sequences, at `position`.
-  void Decode(std::vector<TokenId>& last, int position) {
+  // One token of each of the first `streams` sequences, at `position`.
+  void Decode(int streams, int position) {
     std::vector<BatchTensors::Sequence> rows;
+    std::vector<TokenId> tokens;
     std::vector<int32_t> sampled;
-    for (int s = 0; s < static_cast<int>(last.size()); ++s) {
+    for (int s = 0; s < streams; ++s) {
+      tokens.push_back(Token(s, position));
       rows.push_back({.row_begin = s, .row_count = 1, .start = position, .blocks = tables_[s]});
       sampled.push_back(s);
     }
-    Step(rows, last, sampled);
-    for (size_t s = 0; s < last.size(); ++s) last[s] = Greedy(static_cast<int>(s));
+    Step(rows, tokens, sampled);
   }
 
  private:
-  TokenId Greedy(int row) {
-    const absl::Span<float> logits = executable_.logits(row);
-    return kernels_.argmax(logits.data(), static_cast<int64_t>(logits.size()));
+  // Drawn tokens are not used: ranks that draw none compute the same steps.
+  TokenId Token(int sequence, int position) const {
+    return (position * 131 + sequence * 17) % std::min(4000, vocab_ - 100) + 100;
   }
   void Step(const std::vector<BatchTensors::Sequence>& rows, const std::vector<TokenId>& tokens,
             const std::vector<int32_t>& sampled) {
@@ -100,12 +98,18 @@ class Loop {
       std::cerr << status << "\n";
       std::exit(1);
     }
+    for (size_t row = 0; samples_ && row < sampled.size(); ++row) {
+      const absl::Span<float> logits = executable_.logits(static_cast<int>(row));
+      drawn_ += kernels_.argmax(logits.data(), static_cast<int64_t>(logits.size()));
+    }
   }
 
   Executable& executable_;
+  const bool samples_;
   const int vocab_;
   const kernels::CpuKernels& kernels_;
   std::vector<BlockId> tables_[kStreams];
+  int64_t drawn_ = 0;
 };
 
 // One rank runs the benchmark; what it says goes to stdout for rank 0 only, or for all with timing.
@@ -124,15 +128,14 @@ struct Rank {
 };
 
 void BenchDecode(Loop& loop, Rank& rank, const Flags& flags, int streams) {
-  std::vector<TokenId> last(streams);
-  for (int s = 0; s < streams; ++s) last[s] = loop.Prompt(s, 0, kPrompt);
+  for (int s = 0; s < streams; ++s) loop.Prompt(s, 0, kPrompt);
   const int steps = streams == 1 ? 128 : 48;
   double best_mean = 0, best_window = 0;
   CpuTimingReport(rank.executable);
   for (int rep = 0; rep < (flags.quick ? 1 : 3); ++rep) {
     std::vector<double> at = {Now()};
     for (int i = 0; i < steps; ++i) {
-      loop.Decode(last, kPrompt + i);
+      loop.Decode(streams, kPrompt + i);
       at.push_back(Now());
     }
     best_mean = std::max(best_mean, streams * steps / (at.back() - at[0]));
@@ -194,7 +197,7 @@ Status BenchRank(const Flags& flags, int threads, const ModelFile& file, const M
   Rank self{*executable, flags, rank};
   self.Print("%s, weights %.1f MB packed in %.2f s\n", backend->Describe().c_str(),
              executable->weight_bytes() / 1e6, Now() - begin);
-  Loop loop(*executable, config.shape.vocab, *kernels);
+  Loop loop(*executable, program.logits != ValueId::kNone, config.shape.vocab, *kernels);
   for (int streams : {1, 8, kStreams}) BenchDecode(loop, self, flags, streams);
   for (int chunk : {128, 512}) BenchPrompt(loop, self, flags, chunk);
   return absl::OkStatus();

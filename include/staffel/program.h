@@ -131,10 +131,12 @@ struct PagedAttentionOp {
 struct AllReduceOp {
   ValueId value;
 };  // sum over the tensor group, in place
-struct AllGatherOp {
-  ValueId in, out;
-  std::vector<int> cols;
-};  // columns side by side, counts by member
+// The members' columns side by side, on the first member of the group: row r of its `out` is row r
+// of every member's `in`, in the order of the members. The others only send, and have no `out`.
+struct GatherOp {
+  ValueId in, out = ValueId::kNone;
+  std::vector<int> cols, ranks;  // by member: columns, and RankShard::rank
+};
 struct SendOp {
   ValueId value;
   int to_rank;
@@ -149,7 +151,7 @@ struct TakeRowsOp {
 };
 
 using Op = std::variant<EmbedOp, AddRmsNormOp, LinearOp, GatedLinearOp, RopeAndStoreKvOp,
-                        PagedAttentionOp, AllReduceOp, AllGatherOp, SendOp, RecvOp, TakeRowsOp>;
+                        PagedAttentionOp, AllReduceOp, GatherOp, SendOp, RecvOp, TakeRowsOp>;
 
 // Shape of the rank's KV store.
 struct KvShape {
@@ -160,7 +162,8 @@ struct Program {
   std::vector<Value> values;        // index is the ValueId
   std::vector<WeightSpec> weights;  // index is the WeightId
   std::vector<Op> ops;
-  ValueId logits = ValueId::kNone;  // [R, vocab] after the last op; kNone on all but the last stage
+  ValueId logits = ValueId::kNone;  // [R, vocab] after the last op, on the first rank of the last
+                                    // stage; kNone on all others
   KvShape kv;
 
   const Value& value(ValueId id) const { return values[static_cast<int>(id)]; }

@@ -9,7 +9,7 @@ namespace staffel {
 namespace {
 
 constexpr const char* kOpNames[] = {"Embed",          "AddRmsNorm",     "Linear",    "GatedLinear",
-                                    "RopeAndStoreKv", "PagedAttention", "AllReduce", "AllGather",
+                                    "RopeAndStoreKv", "PagedAttention", "AllReduce", "Gather",
                                     "Send",           "Recv",           "TakeRows"};
 static_assert(std::size(kOpNames) == std::variant_size_v<Op>);
 
@@ -25,7 +25,7 @@ std::vector<ValueId> ReadValues(const Op& op) {
     std::vector<ValueId> operator()(const RopeAndStoreKvOp& op) { return {op.qkv}; }
     std::vector<ValueId> operator()(const PagedAttentionOp& op) { return {op.qkv}; }
     std::vector<ValueId> operator()(const AllReduceOp& op) { return {op.value}; }
-    std::vector<ValueId> operator()(const AllGatherOp& op) { return {op.in}; }
+    std::vector<ValueId> operator()(const GatherOp& op) { return {op.in}; }
     std::vector<ValueId> operator()(const SendOp& op) { return {op.value}; }
     std::vector<ValueId> operator()(const RecvOp&) { return {}; }
     std::vector<ValueId> operator()(const TakeRowsOp& op) { return {op.in}; }
@@ -198,10 +198,12 @@ class ProgramChecker {
     Expect(op.window >= 0, "the window is negative");
   }
   void CheckOp(const AllReduceOp& op) { IsValue(op.value, "value"); }
-  void CheckOp(const AllGatherOp& op) {
-    if (!IsValue(op.in, "in") || !IsValue(op.out, "out")) return;
-    Expect(static_cast<int>(op.cols.size()) == group_size_,
+  void CheckOp(const GatherOp& op) {
+    if (!IsValue(op.in, "in")) return;
+    Expect(static_cast<int>(op.cols.size()) == group_size_ && op.ranks.size() == op.cols.size(),
            StrCat("it gathers from ", op.cols.size(), " members of a group of ", group_size_));
+    if (op.out == ValueId::kNone || !status_.ok() || !IsValue(op.out, "out")) return;
+    ExpectCols(op.in, op.cols[0], "in");
     ExpectCols(op.out, std::accumulate(op.cols.begin(), op.cols.end(), int64_t{0}), "out");
     ExpectSameRows(op.in, op.out);
     Expect(op.in != op.out, "in and out are one value");
@@ -244,7 +246,10 @@ std::vector<ValueId> WrittenValues(const Op& op) {
     std::vector<ValueId> operator()(const LinearOp& op) { return {op.out}; }
     std::vector<ValueId> operator()(const GatedLinearOp& op) { return {op.out}; }
     std::vector<ValueId> operator()(const PagedAttentionOp& op) { return {op.out}; }
-    std::vector<ValueId> operator()(const AllGatherOp& op) { return {op.out}; }
+    std::vector<ValueId> operator()(const GatherOp& op) {
+      if (op.out == ValueId::kNone) return {};
+      return {op.out};
+    }
     std::vector<ValueId> operator()(const TakeRowsOp& op) { return {op.out}; }
   };
   return std::visit(Visitor{}, op);

@@ -29,15 +29,15 @@ Status CheckTokens(const char* what, const std::vector<TokenId>& tokens, int voc
   return absl::OkStatus();
 }
 
-// What the scheduler is told of a layout. With several stages a sequence waits for each of its
-// tokens: the first stage must be told it.
+// What the scheduler is told of a layout. With several ranks a sequence waits for each of its
+// tokens: those that have not drawn it must be told.
 sched::EpochSettings SettingsOf(const EpochLayout& layout, int depth) {
-  const bool pipeline = layout.stages > 1;
+  const bool pipeline = layout.stages > 1, several = pipeline || layout.ranks > 1;
   return {.epoch = layout.epoch,
           .block_count = layout.block_count,
           .micro_batches = pipeline ? layout.stages : 1,
-          .promised_tokens_max = !pipeline ? depth : (IsMutant(Mutant::kPromiseInPipeline) ? 2 : 1),
-          .relay_tokens = layout.ranks > 1 || pipeline};
+          .promised_tokens_max = !several ? depth : (IsMutant(Mutant::kPromiseInPipeline) ? 2 : 1),
+          .relay_tokens = several};
 }
 
 int DepthOf(int stages, int depth) { return stages > 1 ? stages : depth; }

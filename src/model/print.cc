@@ -81,9 +81,12 @@ class Printer {
     if (op.window > 0) StrAppend(out_, ", window ", op.window);
   }
   void PrintOp(const AllReduceOp& op) { StrAppend(out_, "all_reduce ", V(op.value)); }
-  void PrintOp(const AllGatherOp& op) {
-    StrAppend(out_, V(op.out), " = all_gather ", V(op.in), ", columns");
+  void PrintOp(const GatherOp& op) {
+    if (op.out != ValueId::kNone) StrAppend(out_, V(op.out), " = ");
+    StrAppend(out_, "gather ", V(op.in), ", columns");
     for (int cols : op.cols) StrAppend(out_, " ", cols);
+    StrAppend(out_, " of ranks");
+    for (int rank : op.ranks) StrAppend(out_, " ", rank);
   }
   void PrintOp(const SendOp& op) { StrAppend(out_, "send ", V(op.value), " to rank ", op.to_rank); }
   void PrintOp(const RecvOp& op) {

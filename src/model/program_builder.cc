@@ -132,8 +132,10 @@ Program ProgramBuilder::Finish(Stream stream) {
   program_.ops.push_back(LinearOp{sampled, {Matrix(tensor, shard_.vocab, {0, hidden_})}, {}, part});
   program_.logits = part;
   if (shard_.group.size() > 1) {  // one member has all columns already
-    program_.logits = AddValue("all_logits", RowDim::kSampled, config_.shape.vocab);
-    program_.ops.push_back(AllGatherOp{part, program_.logits, shard_.group_vocab});
+    program_.logits = shard_.rank == shard_.group.front()
+                          ? AddValue("all_logits", RowDim::kSampled, config_.shape.vocab)
+                          : ValueId::kNone;
+    program_.ops.push_back(GatherOp{part, program_.logits, shard_.group_vocab, shard_.group});
   }
   return std::move(program_);
 }

@@ -47,7 +47,7 @@ double AllReduceSeconds(int members, double bytes, const LinkShape& link) {
   return std::min(to_all, in_parts);
 }
 
-double AllGatherSeconds(int members, double bytes, const LinkShape& link) {
+double GatherSeconds(int members, double bytes, const LinkShape& link) {
   if (members == 1) return 0;
   return link.latency_s + bytes * (members - 1) / members / link.bytes_per_s;
 }
@@ -78,7 +78,7 @@ class StageTimes {
     double comm =
         2.0 * first.layers.size() * AllReduceSeconds(members, row_bytes * m_.hidden, link);
     if (first.last_stage) {
-      comm += AllGatherSeconds(members, row_bytes * m_.vocab, link);
+      comm += GatherSeconds(members, row_bytes * m_.vocab, link);
     } else {
       const LinkShape& hop =
           machines_[group[0]] == machines_[first.next_rank] ? kSharedMemory : link_;

@@ -62,11 +62,6 @@ void CpuExecutable::BindBuffers() {
     if (const auto* matmul = std::get_if<MatmulLaunch>(&launch.kind)) {
       segments = std::max(segments, matmul->segments.size());
     }
-    if (const auto* comm = std::get_if<CommLaunch>(&launch.kind)) {
-      if (const auto* gather = std::get_if<AllGatherOp>(&parts_.program.ops[comm->op])) {
-        gather_counts_.reserve(gather->cols.size());
-      }
-    }
   }
   matmuls_.reserve(segments);
   auto* table = reinterpret_cast<float*>(parts_.rope_memory.data());
@@ -295,27 +290,32 @@ Status CpuExecutable::Execute(const CommLaunch& launch, int rows) {
   if (const auto* recv = std::get_if<RecvOp>(&op)) {
     return parts_.group->Recv(recv->from_rank, value);
   }
-  if (const auto* gather = std::get_if<AllGatherOp>(&op)) return AllGather(*gather, launch, rows);
+  if (const auto* gather = std::get_if<GatherOp>(&op)) return Gather(*gather, launch, rows);
   return parts_.group->AllReduceSum(value);
 }
 
-Status CpuExecutable::AllGather(const AllGatherOp& op, const CommLaunch& launch, int rows) {
-  const int64_t in_cols = Cols(launch.value), out_cols = Cols(launch.out);
-  if (launch.staging == BufferId::kNone) {
-    std::memcpy(F32(launch.out), F32(launch.value), rows * in_cols * sizeof(float));
+// A row at a time, each straight to its place: the first member needs no second buffer, and the
+// others are done once their rows are on the way.
+Status CpuExecutable::Gather(const GatherOp& op, const CommLaunch& launch, int rows) {
+  const int64_t in_cols = Cols(launch.value);
+  if (launch.out == BufferId::kNone) {
+    for (int row = 0; row < rows; ++row) {
+      STAFFEL_RETURN_IF_ERROR(parts_.group->Send(
+          op.ranks[0], absl::MakeConstSpan(F32(launch.value) + row * in_cols, in_cols)));
+    }
     return absl::OkStatus();
   }
-  gather_counts_.clear();
-  for (int cols : op.cols) gather_counts_.push_back(rows * cols);
-  STAFFEL_RETURN_IF_ERROR(parts_.group->AllGather(Span(launch.value, rows), gather_counts_,
-                                                  Span(launch.staging, rows)));
-  const float* from = F32(launch.staging);
+  const int64_t out_cols = Cols(launch.out);
   float* out = F32(launch.out);
-  for (int cols : op.cols) {
-    for (int row = 0; row < rows; ++row, from += cols) {
-      std::memcpy(out + row * out_cols, from, cols * sizeof(float));
+  for (int row = 0; row < rows; ++row) {
+    std::memcpy(out + row * out_cols, F32(launch.value) + row * in_cols, in_cols * sizeof(float));
+  }
+  for (size_t member = 1; member < op.ranks.size(); ++member) {
+    out += op.cols[member - 1];
+    for (int row = 0; row < rows; ++row) {
+      STAFFEL_RETURN_IF_ERROR(parts_.group->Recv(
+          op.ranks[member], absl::MakeSpan(out + row * out_cols, op.cols[member])));
     }
-    out += cols;
   }
   return absl::OkStatus();
 }

@@ -74,7 +74,7 @@ class CpuExecutable final : public Executable {
   Status Execute(const CommLaunch& launch, int rows);
   Status Execute(const TakeRowsLaunch& launch, int rows);
 
-  Status AllGather(const AllGatherOp& op, const CommLaunch& launch, int rows);
+  Status Gather(const GatherOp& op, const CommLaunch& launch, int rows);
 
   // f(piece, worker) for pieces [0, pieces): on the pool, or here where the whole region reads so
   // few bytes (or does as much arithmetic) that handing it out would cost more.
@@ -111,7 +111,6 @@ class CpuExecutable final : public Executable {
   std::vector<float*> rope_tables_;  // [max_positions, rope_dim / 2, 2] each
   int rope_positions_ = 0;           // filled so far
   StepRows step_rows_;
-  std::vector<int> gather_counts_;
   std::vector<LaunchTime> times_;  // by launch
 
   // Of the step that runs.

@@ -144,7 +144,7 @@ class Planner {
   void CountNeeds(const AllReduceOp& op) {
     if (group_size_ > 1) Need(op.value).f32 = true;
   }
-  void CountNeeds(const AllGatherOp& op) { Need(op.in).f32 = true; }
+  void CountNeeds(const GatherOp& op) { Need(op.in).f32 = true; }
   void CountNeeds(const SendOp& op) { Need(op.value).f32 = true; }
   void CountNeeds(const RecvOp&) {}
   void CountNeeds(const TakeRowsOp& op) { Need(op.in).f32 = true; }
@@ -361,14 +361,10 @@ class Planner {
     AddLast(CommLaunch{.op = op_, .value = Write(op.value)}, program_.value(op.value).rows);
   }
 
-  void Lower(const AllGatherOp& op) {
-    const Value& out = program_.value(op.out);
+  void Lower(const GatherOp& op) {
     CommLaunch launch{.op = op_, .value = Read(op.in)};
-    launch.out = Write(op.out);
-    if (group_size_ > 1) {
-      launch.staging = NewBuffer({.value = op.out, .rows = out.rows, .cols = out.cols});
-    }
-    AddLast(launch, out.rows);
+    if (op.out != ValueId::kNone) launch.out = Write(op.out);
+    AddLast(launch, program_.value(op.in).rows);
   }
 
   void Lower(const SendOp& op) {

@@ -94,12 +94,11 @@ struct AttentionLaunch {
   BufferId out = BufferId::kNone;
 };
 
-// AllReduce, AllGather, Send, Recv.
+// AllReduce, Gather, Send, Recv.
 struct CommLaunch {
   int op;
   BufferId value;
-  BufferId out = BufferId::kNone;      // AllGather
-  BufferId staging = BufferId::kNone;  // AllGather: members' parts one after another
+  BufferId out = BufferId::kNone;  // Gather, on the first member
 };
 
 struct TakeRowsLaunch {

@@ -83,7 +83,7 @@ class RefExecutable final : public Executable {
   Status RunOp(const RopeAndStoreKvOp& op);
   Status RunOp(const PagedAttentionOp& op);
   Status RunOp(const AllReduceOp& op);
-  Status RunOp(const AllGatherOp& op);
+  Status RunOp(const GatherOp& op);
   Status RunOp(const SendOp& op);
   Status RunOp(const RecvOp& op);
   Status RunOp(const TakeRowsOp& op);
@@ -102,7 +102,6 @@ class RefExecutable final : public Executable {
 
   const BatchTensors* batch_ = nullptr;  // of the step that runs
   std::vector<int32_t> table_;           // blocks of one sequence
-  std::vector<float> gathered_;
 };
 
 Status RefExecutable::Load(const std::vector<WeightSlice>& slices, const WeightSource& source) {
@@ -262,24 +261,22 @@ Status RefExecutable::RunOp(const AllReduceOp& op) {
       absl::MakeSpan(Data(op.value), size_t(Rows(op.value)) * Cols(op.value)));
 }
 
-Status RefExecutable::RunOp(const AllGatherOp& op) {
-  const int rows = Rows(op.in), cols = Cols(op.in), out_cols = Cols(op.out);
-  const absl::Span<const float> part(Data(op.in), size_t(rows) * cols);
-  if (group_ == nullptr || group_->size() == 1) {
-    std::copy(part.begin(), part.end(), Data(op.out));
-    return absl::OkStatus();
-  }
-  std::vector<int> counts = op.cols;
-  for (int& count : counts) count *= rows;
-  gathered_.resize(size_t(rows) * out_cols);
-  STAFFEL_RETURN_IF_ERROR(group_->AllGather(part, counts, absl::MakeSpan(gathered_)));
-  const float* from = gathered_.data();
-  int begin = 0;
-  for (int member_cols : op.cols) {
-    for (int row = 0; row < rows; ++row, from += member_cols) {
-      std::copy_n(from, member_cols, Data(op.out) + int64_t{row} * out_cols + begin);
+Status RefExecutable::RunOp(const GatherOp& op) {
+  const int rows = Rows(op.in), cols = Cols(op.in);
+  const bool root = op.out != ValueId::kNone;
+  float* out = root ? Data(op.out) : nullptr;
+  for (int row = 0; row < rows; ++row) {
+    const float* in = Data(op.in) + int64_t{row} * cols;
+    if (!root) {
+      STAFFEL_RETURN_IF_ERROR(group_->Send(op.ranks[0], absl::MakeConstSpan(in, cols)));
+      continue;
     }
-    begin += member_cols;
+    out = std::copy_n(in, cols, out);
+    for (size_t member = 1; member < op.ranks.size(); ++member) {
+      const absl::Span<float> part = absl::MakeSpan(out, op.cols[member]);
+      STAFFEL_RETURN_IF_ERROR(group_->Recv(op.ranks[member], part));
+      out += part.size();
+    }
   }
   return absl::OkStatus();
 }
