@@ -118,12 +118,18 @@ Status ResidentShard::Load(Backend& backend, const Clock& clock, int block_count
   options.progress = nullptr;
   options.cancelled = nullptr;
   auto worker = std::make_unique<Worker>(clock);
-  STAFFEL_RETURN_IF_ERROR(worker->Configure({.epoch = 0,
-                                             .vocab = vocab_,
-                                             .options = options,
-                                             .executable = std::move(executable),
-                                             .samples = program_.logits != ValueId::kNone,
-                                             .group = group_.get()}));
+  WorkerSetup setup{.epoch = 0,
+                    .vocab = vocab_,
+                    .options = options,
+                    .executable = std::move(executable),
+                    .samples = program_.logits != ValueId::kNone,
+                    .group = group_.get()};
+  if (setup.samples) {
+    setup.draws_to.assign(shard_.group.begin() + 1, shard_.group.end());
+  } else if (shard_.last_stage) {
+    setup.draws_from = shard_.group.front();
+  }
+  STAFFEL_RETURN_IF_ERROR(worker->Configure(std::move(setup)));
   worker_ = std::move(worker);
   block_count_ = block_count;
   return absl::OkStatus();

@@ -29,18 +29,23 @@ Status CheckTokens(const char* what, const std::vector<TokenId>& tokens, int voc
   return absl::OkStatus();
 }
 
-// What the scheduler is told of a layout. With several ranks a sequence waits for each of its
-// tokens: those that have not drawn it must be told.
+// Steps in flight.
+int DepthOf(const EpochLayout& layout, int depth) {
+  if (layout.stages > 1) return layout.stages;
+  return layout.ranks > 1 ? std::max(depth, 2) : depth;
+}
+
+// What the scheduler is told of a layout. With several stages a sequence waits for each of its
+// tokens: the first stage must be told it.
 sched::EpochSettings SettingsOf(const EpochLayout& layout, int depth) {
-  const bool pipeline = layout.stages > 1, several = pipeline || layout.ranks > 1;
+  const bool pipeline = layout.stages > 1;
   return {.epoch = layout.epoch,
           .block_count = layout.block_count,
           .micro_batches = pipeline ? layout.stages : 1,
-          .promised_tokens_max = !several ? depth : (IsMutant(Mutant::kPromiseInPipeline) ? 2 : 1),
-          .relay_tokens = several};
+          .promised_tokens_max =
+              !pipeline ? DepthOf(layout, depth) : (IsMutant(Mutant::kPromiseInPipeline) ? 2 : 1),
+          .relay_tokens = layout.ranks > 1 || pipeline};
 }
-
-int DepthOf(int stages, int depth) { return stages > 1 ? stages : depth; }
 
 }  // namespace
 
@@ -70,7 +75,7 @@ Engine::Engine(EngineOptions options, Transport* transport, const Clock* clock)
       transport_(transport),
       clock_(clock),
       scheduler_(options_.scheduler),
-      depth_(DepthOf(options_.stages, options_.depth)),
+      depth_(DepthOf({.stages = options_.stages, .ranks = options_.ranks}, options_.depth)),
       block_count_(options_.scheduler.block_count) {
   transport_->SetOutcomeHandler([mailbox = mailbox_](StepOutcome outcome) {
     {
@@ -209,7 +214,7 @@ void Engine::Handle(ResumeCommand& command) {
   const EpochLayout& layout = command.layout;
   if (ended_all_ || layout.epoch <= scheduler_.epoch()) return;
   scheduler_.BeginEpoch(SettingsOf(layout, options_.depth), events_);
-  if (!IsMutant(Mutant::kKeepDepthOverEpochs)) depth_ = DepthOf(layout.stages, options_.depth);
+  if (!IsMutant(Mutant::kKeepDepthOverEpochs)) depth_ = DepthOf(layout, options_.depth);
   block_count_ = layout.block_count;
   ++totals_.resumes;
   const Time now = clock_->Now();

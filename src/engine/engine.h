@@ -37,7 +37,8 @@ struct EngineOptions {
   // Waiting sequences, those included that the next step will take. A request is always let into
   // an empty queue, however many sequences it has.
   int max_queue = 256;
-  // Steps in flight with one stage: 1 waits for each outcome; one more hides the master's own work.
+  // Steps in flight with one rank: 1 waits for each outcome; one more hides the master's own work.
+  // With several ranks of one stage one more at least: it hides the ways of outcome and plan.
   // With several stages it is their number. Another one would keep stages busy during the master's
   // own work as well, but at fewer sequences a step, and would pay only where reading a stage's
   // weights takes less time than that work.

@@ -63,7 +63,8 @@ Status SequenceMirror::Apply(const StepPlan& plan) {
 
 void SequenceMirror::Append(Slot slot, TokenId token) {
   MirroredSequence& sequence = slots_[slot.value];
-  STAFFEL_CHECK(limits_.samples && sequence.awaits_draw) << "slot " << slot << " does not sample";
+  STAFFEL_CHECK(limits_.draws_known && sequence.awaits_draw)
+      << "slot " << slot << " does not sample";
   sequence.awaits_draw = false;
   --pending_draws_;
   sequence.tokens.push_back(token);
@@ -80,7 +81,7 @@ Status SequenceMirror::TakeKnown(const KnownToken& known) {
                                              known.slot.value, " is told, but ", why));
   };
   if (known.position < sequence.prompt_count) return refuse("that is the prompt's");
-  if (!limits_.samples) {
+  if (!limits_.draws_known) {
     if (known.position < count) return refuse("it was told before");
     if (known.position > count) return refuse("not the one before it");
     if (!sequence.awaits_draw) return refuse("no chunk has drawn it");
@@ -88,10 +89,10 @@ Status SequenceMirror::TakeKnown(const KnownToken& known) {
     sequence.tokens.push_back(known.token);
     return absl::OkStatus();
   }
-  if (known.position >= count) return refuse("this rank has not drawn it");
+  if (known.position >= count) return refuse("this rank does not know it");
   if (sequence.tokens[known.position] == known.token) return absl::OkStatus();
   return absl::DataLossError(StrCat("this rank has diverged: at position ", known.position,
-                                    " of slot ", known.slot.value, " it has drawn token ",
+                                    " of slot ", known.slot.value, " it knows token ",
                                     sequence.tokens[known.position], ", the others ", known.token));
 }
 
@@ -214,7 +215,7 @@ Status SequenceMirror::AddChunk(const Chunk& chunk) {
   }
   sequence.planned_end = static_cast<int>(end);
   sequence.awaits_draw = chunk.samples;
-  pending_draws_ += chunk.samples && limits_.samples;
+  pending_draws_ += chunk.samples && limits_.draws_known;
   return absl::OkStatus();
 }
 

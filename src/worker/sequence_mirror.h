@@ -24,8 +24,9 @@ struct MirrorLimits {
   int max_rows = 0;          // of a step
   int max_sampled_rows = 0;  // of a step
   int max_positions = 0;     // of a sequence
-  // Whether this rank draws tokens. If not, plans tell it what was drawn before they compute it.
-  bool samples = true;
+  // Whether this rank learns at the end of a step what was drawn. If not, plans tell it before they
+  // compute it.
+  bool draws_known = true;
 };
 
 struct MirroredSequence {
@@ -50,12 +51,12 @@ class SequenceMirror {
   void Reset(const MirrorLimits& limits);
 
   // Applies a plan in the order that step.h gives. InvalidArgument or FailedPrecondition names the
-  // slot and what is wrong; DataLoss: the digest differs, or a token that this rank has drawn is
+  // slot and what is wrong; DataLoss: the digest differs, or a token that this rank knows is
   // not the one that was told, so master and worker disagree about the past. After an error the
   // mirror is of no use until Reset.
   Status Apply(const StepPlan& plan);
 
-  // A chunk that samples has drawn its token. Only where limits.samples.
+  // A chunk that samples has drawn its token. Only where limits.draws_known.
   void Append(Slot slot, TokenId token);
 
   // The plan that was applied may name it.
@@ -74,7 +75,7 @@ class SequenceMirror {
   std::vector<MirroredSequence> slots_;
   MirrorDigest digest_;
   uint64_t last_step_ = 0;  // 0: none in this epoch
-  int pending_draws_ = 0;   // sequences that await one of this rank's own
+  int pending_draws_ = 0;   // sequences whose draw this rank is to learn
 };
 
 }  // namespace staffel

@@ -1,6 +1,7 @@
 #include "worker/worker.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -40,7 +41,7 @@ void Worker::ResetMirror() {
                  .max_rows = setup_.options.max_rows,
                  .max_sampled_rows = setup_.options.max_sampled_rows,
                  .max_positions = setup_.options.max_positions,
-                 .samples = setup_.samples});
+                 .draws_known = setup_.samples || setup_.draws_from >= 0});
   failed_ = absl::OkStatus();
 }
 
@@ -82,7 +83,38 @@ Status Worker::Compute(const StepPlan& plan, StepOutcome& outcome) {
   if (!tokens_.empty() || !plan.block_copies.empty()) {
     STAFFEL_RETURN_IF_ERROR(setup_.executable->Run(batch));
   }
-  if (setup_.samples) ReadLogits(plan, outcome);
+  if (setup_.samples) {
+    ReadLogits(plan, outcome);
+    return SendDraws(outcome);
+  }
+  return setup_.draws_from >= 0 ? TakeDraws(plan) : absl::OkStatus();
+}
+
+Status Worker::SendDraws(const StepOutcome& outcome) {
+  if (outcome.sampled.empty()) return absl::OkStatus();
+  draws_.clear();
+  for (const SampledToken& sampled : outcome.sampled) {
+    draws_.push_back(std::bit_cast<float>(sampled.token.token));
+  }
+  for (int rank : setup_.draws_to) STAFFEL_RETURN_IF_ERROR(setup_.group->Send(rank, draws_));
+  return absl::OkStatus();
+}
+
+Status Worker::TakeDraws(const StepPlan& plan) {
+  const auto draws = [](const Chunk& chunk) { return chunk.samples; };
+  draws_.resize(std::count_if(plan.chunks.begin(), plan.chunks.end(), draws));
+  if (draws_.empty()) return absl::OkStatus();
+  STAFFEL_RETURN_IF_ERROR(setup_.group->Recv(setup_.draws_from, absl::MakeSpan(draws_)));
+  auto draw = draws_.begin();
+  for (const Chunk& chunk : plan.chunks) {
+    if (!chunk.samples) continue;
+    const TokenId token = std::bit_cast<TokenId>(*draw++);
+    if (token < 0 || token >= setup_.vocab) {
+      return absl::DataLossError(StrCat("rank ", setup_.draws_from, " has drawn the token ", token,
+                                        "; the vocabulary has ", setup_.vocab));
+    }
+    mirror_.Append(chunk.slot, token);
+  }
   return absl::OkStatus();
 }
 

@@ -21,11 +21,15 @@ struct WorkerSetup {
   int vocab = 0;           // columns of the logits
   BackendOptions options;  // that the executable was prepared with
   std::unique_ptr<Executable> executable;
-  // False on stages without logits: nothing is drawn, outcomes are without tokens, and plans tell
-  // what the last stage has drawn.
+  // Whether this rank has the logits and draws. If not, outcomes are without tokens.
   bool samples = true;
+  // Ranks of the replica. In the last stage the one that draws sends each step's tokens to the
+  // others at its end, so that the next step may follow at once. On other stages both are empty:
+  // plans tell what was drawn.
+  std::vector<int> draws_to;  // of the rank that draws
+  int draws_from = -1;        // of the others; -1: none
   // The ranks that the executable works with; null: none. Waits for them are not compute_s.
-  const Communicator* group = nullptr;
+  Communicator* group = nullptr;
 };
 
 class Worker {
@@ -58,6 +62,8 @@ class Worker {
   double WaitSeconds() const;
   Status LayOutRows(const StepPlan& plan);
   void ReadLogits(const StepPlan& plan, StepOutcome& outcome);
+  Status SendDraws(const StepOutcome& outcome);
+  Status TakeDraws(const StepPlan& plan);
   SampledToken DrawToken(Slot slot, absl::Span<float> logits);
 
   const Clock& clock_;
@@ -72,6 +78,7 @@ class Worker {
   std::vector<BatchTensors::Sequence> sequences_;  // [S]
   std::vector<int32_t> sampled_rows_;              // [R]
   std::vector<LogitsRead> reads_;                  // [R]
+  std::vector<float> draws_;  // token ids, bit for bit: a communicator moves floats
 };
 
 }  // namespace staffel

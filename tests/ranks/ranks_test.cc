@@ -64,7 +64,7 @@ class Cluster {
     return cluster;
   }
 
-  // Runs the batch on all ranks; row r of the logits is then on every rank of the last stage.
+  // Runs the batch on all ranks; row r of the logits is then on the first rank of the last stage.
   Status Run(const BatchTensors& batch) {
     std::vector<Status> statuses(executables_.size());
     std::vector<std::thread> threads;
@@ -79,16 +79,9 @@ class Cluster {
     return absl::OkStatus();
   }
 
-  // The same bits on all members of the last stage, which is checked.
   std::vector<float> Logits(int row) {
-    const std::vector<int>& last = plan_.tensor_groups.back();
-    absl::Span<float> first = executables_[last[0]]->logits(row);
-    for (int rank : last) {
-      absl::Span<float> logits = executables_[rank]->logits(row);
-      EXPECT_TRUE(std::equal(first.begin(), first.end(), logits.begin(), logits.end()))
-          << "rank " << rank << " differs from rank " << last[0];
-    }
-    return {first.begin(), first.end()};
+    const absl::Span<float> logits = executables_[plan_.tensor_groups.back().front()]->logits(row);
+    return {logits.begin(), logits.end()};
   }
 
  private:

@@ -11,7 +11,8 @@ FairnessOracle::FairnessOracle(const Scenario& scenario)
     : config_(scenario.options.scheduler),
       depth_(scenario.options.depth),
       ample_(scenario.ample && !scenario.drain_tick.has_value()),
-      stages_(scenario.options.stages) {
+      stages_(scenario.options.stages),
+      group_(scenario.group) {
   for (const ClientScript& client : scenario.clients) {
     equal_priorities_ &= client.request.priority == 0;
     if (client.cancel_tick.has_value() || client.cancel_after_tokens.has_value()) {
@@ -163,8 +164,9 @@ void FairnessOracle::OnEvent(const SeqEvent& event) {
   if (event.index == 0) requests_[FindRequest(event.request.value)].exempt = true;
 }
 
-void FairnessOracle::OnEpoch(int stages) {
+void FairnessOracle::OnEpoch(int stages, int group) {
   stages_ = stages;
+  group_ = group;
   slots_.clear();
   for (RequestView& request : requests_) request.planned = 0;
 }

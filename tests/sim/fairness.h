@@ -1,6 +1,7 @@
 // Bounds that every plan must keep, checked from the outside: on the plans themselves.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -19,7 +20,12 @@ class FairnessOracle {
   // Returns which bound the plan breaks, or nothing.
   std::string OnPlan(const StepPlan& plan);
   void OnEvent(const SeqEvent& event);
-  void OnEpoch(int stages);
+  void OnEpoch(int stages, int group);
+  // Steps that may be in flight.
+  int depth() const {
+    if (stages_ > 1) return stages_;
+    return group_ > 1 ? std::max(depth_, 2) : depth_;
+  }
 
  private:
   struct SlotView {
@@ -36,7 +42,6 @@ class FairnessOracle {
   };
   std::string CheckSizes(const StepPlan& plan) const;
   std::string CheckMicroBatch(const StepPlan& plan) const;
-  int depth() const { return stages_ > 1 ? stages_ : depth_; }
   std::string CheckOldest(const StepPlan& plan);
   std::string CheckStreams(const StepPlan& plan);
   size_t FindRequest(uint64_t id) const;
@@ -44,7 +49,7 @@ class FairnessOracle {
   const sched::Config config_;
   const int depth_;
   const bool ample_;
-  int stages_;
+  int stages_, group_;  // of the epoch
   bool equal_priorities_ = true;
   std::vector<uint64_t> cancelled_ids_;
   std::map<int, SlotView> slots_;

@@ -128,7 +128,7 @@ Status World::Submit(StepPlan plan) {
   Count("steps of pipelines", stages_ > 1);
   replica_->Submit(std::move(plan));
   const int in_flight = replica_->in_flight() + static_cast<int>(outcomes_.size());
-  if (in_flight > (stages_ > 1 ? stages_ : scenario_.options.depth)) {
+  if (in_flight > fairness_->depth()) {
     Fail("more steps in flight than depth");
   }
   Count("all stages have a step", stages_ > 1 && in_flight == stages_);
@@ -263,7 +263,7 @@ void World::BringUp(const LossScript& loss) {
   Count("layout changes", stages_ != loss.stages);
   stages_ = loss.stages;
   replica_ = std::make_unique<FakeReplica>(Shape(loss.stages, loss.group));
-  fairness_->OnEpoch(stages_);
+  fairness_->OnEpoch(stages_, loss.group);
   engine_->Resume({.epoch = epoch_,
                    .block_count = block_count_,
                    .stages = loss.stages,

@@ -56,7 +56,8 @@ TEST_F(ProgramCheck, RefusesAReadBeforeTheWrite) {
 
 TEST_F(ProgramCheck, RefusesHeadsThatCannotShareKv) {
   First<PagedAttentionOp>().heads.q_heads = 5;
-  EXPECT_THAT(Check(), Fails(kInvalid, "5 query heads from place 0 of a group of 2 do not read 2 KV heads"));
+  EXPECT_THAT(Check(),
+              Fails(kInvalid, "5 query heads from place 0 of a group of 2 do not read 2 KV heads"));
 }
 
 TEST_F(ProgramCheck, RefusesAKvLayerThatIsNotThere) {
@@ -72,8 +73,8 @@ TEST_F(ProgramCheck, RefusesAVectorOfTheWrongSize) {
 TEST_F(ProgramCheck, RefusesAGatherOfAnotherGroup) {
   const int cols = shape_.hidden;
   model_.program.values.push_back({"gathered", RowDim::kTokens, 2 * cols});
-  model_.program.ops.push_back(
-      AllGatherOp{First<EmbedOp>().out, ValueId(model_.program.values.size() - 1), {cols, cols}});
+  model_.program.ops.push_back(GatherOp{
+      First<EmbedOp>().out, ValueId(model_.program.values.size() - 1), {cols, cols}, {0, 1}});
   EXPECT_THAT(Check(), Fails(kInvalid, "it gathers from 2 members of a group of 1"));
   EXPECT_TRUE(CheckProgram(model_.program, 2).ok());
 }

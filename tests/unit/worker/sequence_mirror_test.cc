@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Table, SequenceMirrorRefuses, ::testing::ValuesIn(kBadP
 Status TellFirstStage(std::vector<KnownToken> told) {
   SequenceMirror mirror;
   MirrorLimits limits = kLimits;
-  limits.samples = false;
+  limits.draws_known = false;
   mirror.Reset(limits);
   EXPECT_TRUE(mirror.Apply(FirstPlan()).ok());
   StepPlan plan;
@@ -219,7 +219,7 @@ TEST(SequenceMirror, ARankThatSamplesComparesWhatIsTold) {
   const Status diverged = tell({Slot(0), 5, 54});
   EXPECT_EQ(diverged.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(diverged.message(),
-            "this rank has diverged: at position 5 of slot 0 it has drawn token 55, the others 54");
+            "this rank has diverged: at position 5 of slot 0 it knows token 55, the others 54");
 }
 
 // Blocks that another sequence has computed meanwhile are appended and passed over.
@@ -277,7 +277,7 @@ TEST(SequenceMirror, RandomPlansAreSafe) {
   for (int round = 0; round < 20000; ++round) {
     SequenceMirror mirror;
     MirrorLimits limits = kLimits;
-    limits.samples = round % 2 == 0;
+    limits.draws_known = round % 2 == 0;
     mirror.Reset(limits);
     for (int step = 1; step < 4; ++step) {
       StepPlan plan;
@@ -301,7 +301,7 @@ TEST(SequenceMirror, RandomPlansAreSafe) {
       if (!mirror.Apply(plan).ok()) break;
       ++applied;
       for (const Chunk& chunk : plan.chunks) {
-        if (chunk.samples && limits.samples) mirror.Append(chunk.slot, 1);
+        if (chunk.samples && limits.draws_known) mirror.Append(chunk.slot, 1);
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -82,7 +83,8 @@ class WorkerTest : public ::testing::Test {
  protected:
   void SetUp() override { Configure(1); }
 
-  void Configure(int epoch, bool samples = true) {
+  void Configure(int epoch, bool samples = true) { Configure(epoch, samples, {}, -1); }
+  void Configure(int epoch, bool samples, std::vector<int> draws_to, int draws_from) {
     auto executable = std::make_unique<FakeExecutable>();
     executable_ = executable.get();
     group_.executable = executable_;
@@ -96,6 +98,8 @@ class WorkerTest : public ::testing::Test {
     setup.options.max_positions = 64;
     setup.executable = std::move(executable);
     setup.samples = samples;
+    setup.draws_to = std::move(draws_to);
+    setup.draws_from = draws_from;
     setup.group = &group_;
     EXPECT_TRUE(worker_.Configure(std::move(setup)).ok());
     step_ = 0;
@@ -125,11 +129,22 @@ class WorkerTest : public ::testing::Test {
     Status AllGather(absl::Span<const float>, absl::Span<const int>, absl::Span<float>) override {
       return absl::OkStatus();
     }
-    Status Send(int, absl::Span<const float>) override { return absl::OkStatus(); }
-    Status Recv(int, absl::Span<float>) override { return absl::OkStatus(); }
+    Status Send(int to, absl::Span<const float> data) override {
+      mail.push_back({to, {data.begin(), data.end()}});
+      return absl::OkStatus();
+    }
+    Status Recv(int from, absl::Span<float> data) override {
+      if (mail.empty() || mail[0].first != from || mail[0].second.size() != data.size()) {
+        return absl::UnavailableError("nothing has come");
+      }
+      std::copy(mail[0].second.begin(), mail[0].second.end(), data.begin());
+      mail.erase(mail.begin());
+      return absl::OkStatus();
+    }
     void Abort() override {}
     CommStats stats() const override { return {.wait_s = executable->waited_s}; }
     const FakeExecutable* executable = nullptr;
+    std::vector<std::pair<int, std::vector<float>>> mail;  // {rank, message}
   };
   struct SteppingClock final : Clock {
     Time Now() const override { return now += std::chrono::milliseconds(10); }
@@ -344,6 +359,43 @@ TEST_F(WorkerTest, AStageWithoutLogitsComputesWhatItIsTold) {
   plan = Plan();
   plan.chunks = {{Slot(0), 4, 1, true}};
   EXPECT_THAT(std::string(worker_.Run(plan).status.message()), HasSubstr("known tokens"));
+}
+
+// The next plan may rely on a token before the master knows it.
+TEST_F(WorkerTest, MembersOfTheLastStageSendEachOtherWhatIsDrawn) {
+  Configure(1, /*samples=*/true, /*draws_to=*/{4, 5}, -1);
+  StepPlan first = Plan();
+  first.new_sequences = {Greedy(0, {1, 2, 3}), Greedy(1, {7})};
+  first.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}, {Slot(1), {BlockId(2)}}};
+  first.chunks = {{Slot(0), 0, 3, true}, {Slot(1), 0, 1, true}};
+  const StepOutcome outcome = worker_.Run(first);
+  ASSERT_EQ(outcome.sampled.size(), 2u);
+  ASSERT_EQ(group_.mail.size(), 2u);
+  EXPECT_EQ(group_.mail[0].first, 4);
+  EXPECT_EQ(group_.mail[1].first, 5);
+  const std::vector<float> message = group_.mail[0].second;
+
+  StepPlan second = Plan();
+  second.chunks = {{Slot(0), 3, 1, true}, {Slot(1), 1, 1, false}};
+  Configure(1, /*samples=*/false, {}, /*draws_from=*/3);
+  group_.mail = {{3, message}, {3, {std::bit_cast<float>(9)}}};
+  EXPECT_TRUE(worker_.Run(first).sampled.empty());
+  ASSERT_TRUE(worker_.Run(second).status.ok());
+  EXPECT_EQ(executable_->last_tokens,
+            (std::vector<TokenId>{outcome.sampled[0].token.token, outcome.sampled[1].token.token}));
+  EXPECT_TRUE(group_.mail.empty());  // one token for the one chunk that samples
+}
+
+TEST_F(WorkerTest, TokensThatCannotBeAreNotTakenFromOthers) {
+  Configure(1, /*samples=*/false, {}, /*draws_from=*/3);
+  group_.mail = {{3, {std::bit_cast<float>(kVocab)}}};
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1, 2, 3})};
+  plan.block_appends = {{Slot(0), {BlockId(0), BlockId(1)}}};
+  plan.chunks = {{Slot(0), 0, 3, true}};
+  const Status status = worker_.Run(plan).status;
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 3 has drawn the token"));
 }
 
 TEST_F(WorkerTest, WaitsForOtherRanksAreNotItsComputeTime) {
