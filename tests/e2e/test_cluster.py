@@ -67,7 +67,7 @@ class Status(unittest.TestCase):
             size = SMOLLM2.stat().st_size
             read = sum(r["bytes_read"] for r in ranks)
             # The embedding is read by both ranks of the first stage and, tied, by the last one's as their rows.
-            self.assertLess(read, 1.6 * size)
+            self.assertLess(read, 1.65 * size)
             self.assertTrue(all(r["bytes_read"] < .6 * size for r in ranks), ranks)
             metrics = cluster.master.get("/metrics").body.decode()
             for rank in range(4):
