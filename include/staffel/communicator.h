@@ -28,10 +28,8 @@ class Communicator {
   virtual int size() const = 0;
   // data[i] becomes the sum over the group. A group of one: nothing happens, at no cost.
   virtual Status AllReduceSum(absl::Span<float> data) = 0;
-  // out is the concatenation of every member's part, counts[m] floats from member m.
-  virtual Status AllGather(absl::Span<const float> part, absl::Span<const int> counts,
-                           absl::Span<float> out) = 0;
-  // Between stages: `to` and `from` are ranks of the replica (RankShard::rank), not members.
+  // Between ranks of neighbouring stages or of one group: `to` and `from` are ranks of the replica
+  // (RankShard::rank), not members. Messages of one rank to another arrive in order.
   virtual Status Send(int to, absl::Span<const float> data) = 0;
   virtual Status Recv(int from, absl::Span<float> data) = 0;
   // Any thread: every pending and later call of this group returns Aborted within 5 ms. Other ranks

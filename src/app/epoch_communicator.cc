@@ -26,11 +26,6 @@ Status EpochCommunicator::AllReduceSum(absl::Span<float> data) {
   return epoch_ == nullptr ? NoEpoch() : epoch_->AllReduceSum(data);
 }
 
-Status EpochCommunicator::AllGather(absl::Span<const float> part, absl::Span<const int> counts,
-                                    absl::Span<float> out) {
-  return epoch_ == nullptr ? NoEpoch() : epoch_->AllGather(part, counts, out);
-}
-
 Status EpochCommunicator::Send(int to, absl::Span<const float> data) {
   return epoch_ == nullptr ? NoEpoch() : epoch_->Send(to, data);
 }

@@ -21,8 +21,6 @@ class EpochCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Status AllReduceSum(absl::Span<float> data) override;
-  Status AllGather(absl::Span<const float> part, absl::Span<const int> counts,
-                   absl::Span<float> out) override;
   Status Send(int to, absl::Span<const float> data) override;
   Status Recv(int from, absl::Span<float> data) override;
   // The bound epoch's.

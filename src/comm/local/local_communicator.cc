@@ -157,29 +157,6 @@ class LocalCommunicator final : public Communicator {
     return alike ? absl::OkStatus() : Fail("members reduce vectors of different sizes");
   }
 
-  Status AllGather(absl::Span<const float> part, absl::Span<const int> counts,
-                   absl::Span<float> out) override {
-    STAFFEL_RETURN_IF_ERROR(Begin());
-    size_t total = 0;
-    for (int count : counts) total += count;
-    if (static_cast<int>(counts.size()) != size_ || total != out.size() ||
-        static_cast<size_t>(counts[member_]) != part.size()) {
-      return Fail("the counts of a gather do not fit its parts");
-    }
-    // Parts are only read.
-    Meeting::Part own{const_cast<float*>(part.data()), part.size()};
-    STAFFEL_RETURN_IF_ERROR(Keep(meeting_.Meet(member_, own)));
-    bool alike = true;
-    float* at = out.data();
-    for (int m = 0; m < size_; ++m) {
-      const Meeting::Part& other = meeting_.parts()[m];
-      alike = alike && other.size == static_cast<size_t>(counts[m]);
-      if (alike) at = std::copy_n(other.data, other.size, at);
-    }
-    meeting_.Leave();
-    return alike ? absl::OkStatus() : Fail("members gather with different counts");
-  }
-
   Status Send(int to, absl::Span<const float> data) override {
     STAFFEL_RETURN_IF_ERROR(Begin());
     STAFFEL_RETURN_IF_ERROR(CheckPeer(to));

@@ -19,7 +19,7 @@ inline constexpr size_t kWholeVectorBytes = 64 << 10;
 // find room, or members that wait for each other's room would wait for ever.
 inline constexpr size_t kLinkBufferBytesMin = 4 * kWholeVectorBytes;
 
-enum class MessageKind : uint32_t { kAllReduce = 0x53544601, kAllGather, kPoint, kFarewell };
+enum class MessageKind : uint32_t { kAllReduce = 0x53544601, kPoint, kFarewell };
 
 // In front of each message. Native byte order: machines of a cluster are little endian.
 struct MessageHeader {

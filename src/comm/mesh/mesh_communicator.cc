@@ -41,8 +41,6 @@ std::string_view Name(MessageKind kind) {
   switch (kind) {
     case MessageKind::kAllReduce:
       return "an all-reduce";
-    case MessageKind::kAllGather:
-      return "an all-gather";
     case MessageKind::kPoint:
       return "a message";
     case MessageKind::kFarewell:
@@ -109,44 +107,6 @@ class MeshCommunicator final : public Communicator {
     const size_t bytes = data.size() * sizeof(float);
     expected_ = {MessageKind::kAllReduce, bytes};
     return bytes <= kWholeVectorBytes ? ReduceWhole(data) : ReduceSlices(data);
-  }
-
-  Status AllGather(absl::Span<const float> part, absl::Span<const int> counts,
-                   absl::Span<float> out) override {
-    STAFFEL_RETURN_IF_ERROR(Begin());
-    size_t total = 0;
-    for (int count : counts) total += count;
-    if (static_cast<int>(counts.size()) != size_ || total != out.size() ||
-        static_cast<size_t>(counts[member_]) != part.size()) {
-      return Fail(absl::InternalError(
-          StrCat("rank ", rank_, ": the counts of an all-gather do not fit its parts")));
-    }
-    float* begin = out.data();
-    for (int m = 0; m < member_; ++m) begin += counts[m];
-    if (!part.empty()) std::memmove(begin, part.data(), part.size() * sizeof(float));
-    if (size_ == 1) return absl::OkStatus();
-    begin = out.data();
-    auto peer = others_.begin();
-    for (int m = 0; m < size_; ++m) {
-      if (m != member_) {
-        StartOut(**peer, 0, MessageKind::kAllGather, part.data(), part.size(), part.size());
-        (*peer)->in[0].Start(true, counts[m] * sizeof(float));
-        targets_[(*peer)->rank] = begin;
-        ++peer;
-      }
-      begin += counts[m];
-    }
-    expected_ = {MessageKind::kAllGather, 0};
-    return Drive(others_, [&] {
-      bool moved = false;
-      for (Peer* peer : others_) {
-        moved |= peer->AdvanceOut();
-        if (!peer->in[0].AdvanceHeader(*peer->link)) continue;
-        if (!Matches(*peer, 0, peer->in[0].size())) return Turn::kMismatch;
-        moved |= peer->in[0].ReadTo(*peer->link, targets_[peer->rank]);
-      }
-      return moved ? Turn::kMoved : Turn::kStuck;
-    });
   }
 
   Status Send(int to, absl::Span<const float> data) override {

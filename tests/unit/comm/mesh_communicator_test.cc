@@ -39,7 +39,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 // A schedule of calls that all ranks of all groups take part in.
 struct Round {
   size_t reduced;           // floats
-  std::vector<int> counts;  // gathered from the members
+  std::vector<int> counts;  // sent by the members to the first
   size_t passed;            // floats that go from stage to stage
 };
 
@@ -67,13 +67,19 @@ std::vector<std::vector<float>> RunSchedule(Communicators& communicators, const 
       Status status = comm.AllReduceSum(absl::MakeSpan(reduced));
       ASSERT_TRUE(status.ok()) << status;
       keep(reduced);
-      int total = 0;
-      for (int count : round.counts) total += count;
-      std::vector<float> gathered(total);
+      // Members send parts of uneven size to the first.
+      const std::vector<int>& group = groups[stage];
       const std::vector<float> part = RandomFloats(random, round.counts[comm.rank()]);
-      status = comm.AllGather(part, round.counts, absl::MakeSpan(gathered));
-      ASSERT_TRUE(status.ok()) << status;
-      keep(gathered);
+      if (comm.rank() > 0) {
+        status = comm.Send(group[0], part);
+        ASSERT_TRUE(status.ok()) << status;
+      }
+      for (size_t member = 1; comm.rank() == 0 && member < group.size(); ++member) {
+        std::vector<float> gathered(round.counts[member]);
+        status = comm.Recv(group[member], absl::MakeSpan(gathered));
+        ASSERT_TRUE(status.ok()) << status;
+        keep(gathered);
+      }
       if (stage + 1 < static_cast<int>(groups.size())) {
         status = comm.Send(groups[stage + 1][comm.rank()], RandomFloats(random, round.passed));
         ASSERT_TRUE(status.ok()) << status;

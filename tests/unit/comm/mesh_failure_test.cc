@@ -43,10 +43,6 @@ TEST_P(MeshFailure, AbortEndsPendingAndLaterCalls) {
   const std::function<Status(Communicator&)> calls[] = {
       [&](Communicator& comm) { return comm.AllReduceSum(small); },
       [&](Communicator& comm) { return comm.AllReduceSum(absl::MakeSpan(large)); },
-      [&](Communicator& comm) {
-        const std::vector<int> counts = {50, 50};
-        return comm.AllGather(small.subspan(0, 50), counts, small);
-      },
       [&](Communicator& comm) { return comm.Recv(2, small); },
       [&](Communicator& comm) { return comm.Send(2, large); },
   };

@@ -361,9 +361,6 @@ class EchoGroup final : public Communicator {
     for (float& x : data) x += x;
     return absl::OkStatus();
   }
-  Status AllGather(absl::Span<const float>, absl::Span<const int>, absl::Span<float>) override {
-    return absl::UnimplementedError("unused");
-  }
   Status Send(int, absl::Span<const float> data) override {
     sent_.insert(sent_.end(), data.begin(), data.end());
     return absl::OkStatus();

@@ -126,9 +126,6 @@ class WorkerTest : public ::testing::Test {
     int rank() const override { return 0; }
     int size() const override { return 1; }
     Status AllReduceSum(absl::Span<float>) override { return absl::OkStatus(); }
-    Status AllGather(absl::Span<const float>, absl::Span<const int>, absl::Span<float>) override {
-      return absl::OkStatus();
-    }
     Status Send(int to, absl::Span<const float> data) override {
       mail.push_back({to, {data.begin(), data.end()}});
       return absl::OkStatus();
