@@ -193,7 +193,7 @@ Result<CharDfa> CharDfa::Intersect(const CharDfa& a, const CharDfa& b, int64_t l
     }
     states.push_back(std::move(state));
   }
-  return CharDfa(std::move(states)).Minimized();
+  return CharDfa(std::move(states)).WithoutDeadStates();
 }
 
 CharDfa CharDfa::WithoutDeadStates() const {
@@ -212,58 +212,6 @@ CharDfa CharDfa::WithoutDeadStates() const {
       if (alive[edge.target]) {
         AppendEdge(states[renamed[s]].edges, edge.range, renamed[edge.target]);
       }
-    }
-  }
-  return CharDfa(std::move(states));
-}
-
-CharDfa CharDfa::Minimized() const {
-  // A round costs all states and a chain of n takes n rounds.
-  constexpr size_t kStatesMax = 1000;
-  if (states_.size() > kStatesMax) return WithoutDeadStates();
-  const std::vector<bool> alive = CoAccessible(states_);
-  if (states_.empty() || !alive[0]) return CharDfa(std::vector<State>{});
-  // Classes are refined until a round splits none: two states stay together while they accept alike
-  // and lead, by the same ranges, to the same classes.
-  std::vector<int> of(states_.size(), -1);
-  for (size_t s = 0; s < states_.size(); ++s) {
-    if (alive[s]) of[s] = states_[s].accepts ? 1 : 0;
-  }
-  size_t class_count = 0;
-  std::vector<int> representative;
-  std::vector<std::vector<Edge>> edges(states_.size());
-  while (true) {
-    absl::flat_hash_map<std::string, int> signatures;
-    std::vector<int> next(states_.size(), -1);
-    representative.clear();
-    for (size_t s = 0; s < states_.size(); ++s) {
-      if (!alive[s]) continue;
-      edges[s].clear();
-      for (const Edge& edge : states_[s].edges) {
-        if (alive[edge.target]) AppendEdge(edges[s], edge.range, of[edge.target]);
-      }
-      std::string signature(reinterpret_cast<const char*>(&of[s]), sizeof(int));
-      for (const Edge& edge : edges[s]) {
-        const uint32_t words[3] = {edge.range.first, edge.range.last,
-                                   static_cast<uint32_t>(edge.target)};
-        signature.append(reinterpret_cast<const char*>(words), sizeof words);
-      }
-      auto [found, added] = signatures.emplace(std::move(signature), signatures.size());
-      if (added) representative.push_back(static_cast<int>(s));
-      next[s] = found->second;
-    }
-    const bool stable = representative.size() == class_count;
-    class_count = representative.size();
-    of = std::move(next);
-    if (stable) break;
-  }
-  // State 0 is the first that is looked at, so its class is 0.
-  std::vector<State> states(class_count);
-  for (size_t c = 0; c < class_count; ++c) {
-    const State& from = states_[representative[c]];
-    states[c].accepts = from.accepts;
-    for (const Edge& edge : from.edges) {
-      if (alive[edge.target]) AppendEdge(states[c].edges, edge.range, of[edge.target]);
     }
   }
   return CharDfa(std::move(states));
@@ -336,7 +284,7 @@ Result<CharDfa> CharNfa::Determinize(int64_t limit) const {
     }
     result.push_back(std::move(state));
   }
-  return CharDfa(std::move(result)).Minimized();
+  return CharDfa(std::move(result)).WithoutDeadStates();
 }
 
 }  // namespace staffel::grammar

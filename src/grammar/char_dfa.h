@@ -39,12 +39,10 @@ class CharDfa {
   CharDfa Complement() const;
   // ResourceExhausted: more than `limit` states.
   static Result<CharDfa> Intersect(const CharDfa& a, const CharDfa& b, int64_t limit);
-  // The same texts without dead states and, up to a thousand, with the fewest (Moore's refinement).
-  CharDfa Minimized() const;
-
- private:
+  // The same texts, and every state leads to the end of one.
   CharDfa WithoutDeadStates() const;
 
+ private:
   std::vector<State> states_;
 };
 

@@ -15,7 +15,7 @@ struct Limits {
   int64_t expressions = 1'500'000;  // nodes that front ends make
   int64_t automaton_states = 4'000'000;
   int64_t dfa_states = 40'000;       // of one automaton that is made deterministic as a whole
-  int schema_combinations = 20'000;  // conjunctions of subschemas, alternatives multiplied
+  int schema_combinations = 5'000;   // conjunctions of subschemas, alternatives multiplied
   int64_t shortest_bytes = 1 << 18;  // of the shortest text that a grammar has
   int64_t configurations = 4096;     // ways that a text can be read at once (ambiguity)
   size_t cache_bytes = 32u << 20;    // of one grammar's states and masks for one vocabulary

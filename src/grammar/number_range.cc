@@ -185,6 +185,8 @@ CharDfa Multiples(const Divisor& divisor) {
       fraction.accepts = place > 0 && divides(r, places - place);
       if (place < places) {
         digits(fraction, [&](int x) { return behind(place + 1, (10 * r + x) % m); });
+      } else if (place > 0) {
+        fraction.edges.push_back({{'0', '0'}, behind(place, r)});
       }
     }
   }

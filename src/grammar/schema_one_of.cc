@@ -49,6 +49,17 @@ std::vector<std::string> Names(const Conjunction& conjunction) {
   return names;
 }
 
+// The part without a oneOf whose alternative is a part of its own: that it excludes others is what
+// is to be shown.
+const JsonValue& WithoutChosen(const Conjunction::Part& part, std::deque<JsonValue>& made) {
+  if (!part.one_of_done) return *part.schema;
+  JsonValue rest{.kind = JsonValue::Kind::kObject};
+  for (const auto& member : part.schema->members) {
+    if (member.first != "oneOf") rest.members.push_back(member);
+  }
+  return made.emplace_back(std::move(rest));
+}
+
 }  // namespace
 
 // The conjunctions that a first anyOf or oneOf splits it into; itself if there is none.
@@ -97,7 +108,7 @@ Result<bool> SchemaCompiler::Disjoint(const Conjunction& a, const Conjunction& b
       bool satisfies = true;
       for (const Conjunction::Part& part : other.parts) {
         if (!satisfies) break;
-        STAFFEL_ASSIGN_OR_RETURN(satisfies, Validates(value, *part.schema));
+        STAFFEL_ASSIGN_OR_RETURN(satisfies, Validates(value, WithoutChosen(part, made_)));
       }
       if (satisfies) return false;
     }

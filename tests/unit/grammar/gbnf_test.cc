@@ -28,16 +28,22 @@ TEST(Gbnf, AcceptsAndRefuses) {
       {R"(root ::= [\u00e9\U0001F600] .)", {"\xC3\xA9x", "\xF0\x9F\x98\x80\n"}, {"ex", "\xC3\xA9"}},
       {R"(root ::= "[" (root ("," root)*)? "]")", {"[]", "[[],[[]]]"}, {"[", "[]]", "[,]"}},
       {R"(root ::= a-b "."
-a-b ::= "x" a-b | "")", {".", "xxx."}, {"x"}},
+a-b ::= "x" a-b | "")",
+       {".", "xxx."},
+       {"x"}},
       {R"(root ::= ("a" | "b")* "c")", {"c", "abac"}, {"ab"}},
       {R"(root ::= "" )", {""}, {"a"}},
       {R"g(root ::= e
 e ::= t (("+" | "-") t)*
-t ::= [0-9]+ | "(" e ")")g", {"1+2", "(1-(2+30))"}, {"1+", "(1"}},
+t ::= [0-9]+ | "(" e ")")g",
+       {"1+2", "(1-(2+30))"},
+       {"1+", "(1"}},
       {R"(root ::= "b" root "b" | "a")", {"a", "bab", "bbabb"}, {"ba", "bba"}},
       // Ambiguous: many ways to read a text.
       {R"(root ::= s
-s ::= "a" s s | "")", {"", "aaaa"}, {"b"}},
+s ::= "a" s s | "")",
+       {"", "aaaa"},
+       {"b"}},
   };
   for (const Case& test : cases) {
     auto automaton = MakeAutomaton(GbnfSpec(test.source));
