@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/mesh/fd.h"
+#include "base/fd.h"
 #include "comm/mesh/greeting.h"
 #include "comm/mesh/shm_ring.h"
 #include "staffel/clock.h"

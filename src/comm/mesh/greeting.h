@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/mesh/fd.h"
+#include "base/fd.h"
 
 namespace staffel {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/mesh/fd.h"
+#include "base/fd.h"
 #include "comm/mesh/link.h"
 #include "staffel/communicator.h"
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "comm/mesh/fd.h"
+#include "base/fd.h"
 #include "comm/mesh/link.h"
 #include "comm/mesh/shm_ring.h"
 

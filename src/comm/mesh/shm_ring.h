@@ -12,7 +12,7 @@
 #include <memory>
 
 #include "absl/types/span.h"
-#include "comm/mesh/fd.h"
+#include "base/fd.h"
 #include "staffel/status.h"
 
 namespace staffel {

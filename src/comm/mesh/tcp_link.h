@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "comm/mesh/fd.h"
+#include "base/fd.h"
 #include "comm/mesh/link.h"
 
 namespace staffel {

@@ -4,7 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include "comm/mesh/fd.h"
+#include "base/fd.h"
 
 namespace staffel {
 namespace {

@@ -16,6 +16,7 @@
 #include "base/strings.h"
 #include "base/thread.h"
 #include "transport/grpc/server_call.h"
+#include "transport/grpc/step_lane.h"
 #include "transport/grpc/worker_stream.h"
 #include "transport/proto/cluster_codec.h"
 
@@ -68,7 +69,14 @@ class GrpcClusterServer final : public ClusterServer, private WorkerStreamOwner 
   std::string address() const override { return address_; }
 
  private:
-  using Streams = absl::flat_hash_map<WorkerId, std::shared_ptr<WorkerStream>>;
+  // A worker that has joined. All its steps take one way, or they would overtake each other.
+  struct Joined {
+    std::shared_ptr<WorkerStream> stream;
+    std::shared_ptr<StepLane> lane;  // null: none
+    bool steps_by_stream = false;    // one has gone that way
+    bool lane_ended = false;
+  };
+  using Workers = absl::flat_hash_map<WorkerId, Joined>;
 
   std::shared_ptr<WorkerStream> Find(WorkerId worker) const;
   void Loop();
@@ -78,6 +86,13 @@ class GrpcClusterServer final : public ClusterServer, private WorkerStreamOwner 
   Status Admit(const ServerCall& call) const;
   void Tick(Time now);
   void CheckSilence(WorkerStream& stream, Time now);
+  void CheckLane(WorkerStream& stream);
+  void SendStep(WorkerId worker, const std::string& bytes);
+
+  // The lanes' thread.
+  bool OnLane(WorkerId worker, std::shared_ptr<StepLane> lane);
+  void OnLaneFrame(WorkerId worker, std::string_view bytes);
+  void OnLaneEnd(WorkerId worker);
 
   void OnHello(WorkerStream& stream) override;
   void OnWorkerMessage(WorkerStream& stream, WorkerMessage message) override;
@@ -87,6 +102,7 @@ class GrpcClusterServer final : public ClusterServer, private WorkerStreamOwner 
   const grpc::ByteBuffer ping_;
   std::string address_;
   std::unique_ptr<ModelReads> reads_;
+  std::unique_ptr<StepLanes> lanes_;  // null: no worker can be on this machine, or none can be had
   grpc::AsyncGenericService service_;
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::unique_ptr<grpc::Server> server_;
@@ -101,8 +117,10 @@ class GrpcClusterServer final : public ClusterServer, private WorkerStreamOwner 
   uint64_t last_worker_ = 0;
   Time last_tick_;
 
+  // Held while the handler is called: workers speak on two threads.
+  std::mutex handling_;
   mutable std::mutex mutex_;
-  Streams joined_;  // guarded by mutex_
+  Workers joined_;  // guarded by mutex_; nothing leaves it while handling_ is held by another
 };
 
 Status GrpcClusterServer::Listen() {
@@ -136,12 +154,28 @@ Status GrpcClusterServer::Listen() {
   }
   address_ = options_.listen[0];
   if (!IsUnixAddress(address_)) address_ = WithPort(address_, ports[0]);
+  if (std::any_of(options_.listen.begin(), options_.listen.end(),
+                  [](const std::string& address) { return IsUnixAddress(address); })) {
+    Result<std::unique_ptr<StepLanes>> lanes = StepLanes::Listen();
+    if (lanes.ok()) {
+      lanes_ = *std::move(lanes);
+    } else {
+      spdlog::warn("steps of local workers go over gRPC: {}",
+                   std::string(lanes.status().message()));
+    }
+  }
   return absl::OkStatus();
 }
 
 void GrpcClusterServer::Start(ClusterHandler* handler) {
   STAFFEL_CHECK(handler_ == nullptr) << "the server is started once";
   handler_ = handler;
+  if (lanes_ != nullptr) {
+    lanes_->Start({.on_lane = [this](WorkerId worker, auto lane) { return OnLane(worker, lane); },
+                   .on_frame = [this](WorkerId worker,
+                                      std::string_view bytes) { OnLaneFrame(worker, bytes); },
+                   .on_end = [this](WorkerId worker) { OnLaneEnd(worker); }});
+  }
   AcceptNext();
   loop_ = std::thread([this] { Loop(); });
 }
@@ -149,14 +183,15 @@ void GrpcClusterServer::Start(ClusterHandler* handler) {
 GrpcClusterServer::~GrpcClusterServer() {
   stopping_ = true;
   if (reads_ != nullptr) reads_->Stop();
+  if (lanes_ != nullptr) lanes_->Stop();
   if (server_ != nullptr) {
-    Streams joined;
+    Workers joined;
     {
       std::lock_guard lock(mutex_);
       joined = joined_;
     }
     const Status reason = absl::UnavailableError("the master is shutting down");
-    for (auto& [id, stream] : joined) stream->End(reason, ToGrpcStatus(reason));
+    for (auto& [id, worker] : joined) worker.stream->End(reason, ToGrpcStatus(reason));
     joined.clear();
     server_->Shutdown(std::chrono::system_clock::now() + kGoodbyeTime);
   }
@@ -177,7 +212,7 @@ GrpcClusterServer::~GrpcClusterServer() {
 std::shared_ptr<WorkerStream> GrpcClusterServer::Find(WorkerId worker) const {
   std::lock_guard lock(mutex_);
   const auto it = joined_.find(worker);
-  return it == joined_.end() ? nullptr : it->second;
+  return it == joined_.end() ? nullptr : it->second.stream;
 }
 
 void GrpcClusterServer::Send(WorkerId worker, const MasterMessage& message) {
@@ -186,9 +221,32 @@ void GrpcClusterServer::Send(WorkerId worker, const MasterMessage& message) {
 
 void GrpcClusterServer::SendToAll(const std::vector<WorkerId>& workers,
                                   const MasterMessage& message) {
-  const grpc::ByteBuffer bytes = ToBuffer(SerializeMasterMessage(message));
+  const std::string bytes = SerializeMasterMessage(message);
+  if (std::holds_alternative<Step>(message)) {
+    for (WorkerId worker : workers) SendStep(worker, bytes);
+    return;
+  }
+  const grpc::ByteBuffer buffer = ToBuffer(bytes);
   for (WorkerId worker : workers) {
-    if (auto stream = Find(worker)) stream->Send(bytes);
+    if (auto stream = Find(worker)) stream->Send(buffer);
+  }
+}
+
+void GrpcClusterServer::SendStep(WorkerId worker, const std::string& bytes) {
+  std::shared_ptr<WorkerStream> stream;
+  std::shared_ptr<StepLane> lane;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = joined_.find(worker);
+    if (it == joined_.end()) return;
+    lane = it->second.lane;
+    stream = it->second.stream;
+    it->second.steps_by_stream |= lane == nullptr;
+  }
+  if (lane == nullptr) {
+    stream->Send(ToBuffer(bytes));
+  } else if (!lane->Send(bytes)) {
+    OnLaneEnd(worker);
   }
 }
 
@@ -296,6 +354,7 @@ void GrpcClusterServer::Tick(Time now) {
     const std::shared_ptr<WorkerStream> stream = weak.lock();
     if (stream == nullptr) continue;
     stream->CutOff(now);
+    CheckLane(*stream);
     if (!stalled) CheckSilence(*stream, now);
     if (stream->joined()) stream->Ping(ping_);
   }
@@ -312,6 +371,40 @@ void GrpcClusterServer::CheckSilence(WorkerStream& stream, Time now) {
   // Aborted: it may come back. Who said no Hello is no worker.
   stream.End(reason, ToGrpcStatus(absl::AbortedError(
                          StrCat("the master heard nothing from this worker for ", seconds))));
+}
+
+// A lane ends with its worker's process, or has lost frames.
+void GrpcClusterServer::CheckLane(WorkerStream& stream) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = joined_.find(stream.id());
+    if (it == joined_.end() || !it->second.lane_ended) return;
+  }
+  const Status reason = absl::UnavailableError("ended its step lane");
+  stream.ReportEnd(reason);
+  stream.End(reason, ToGrpcStatus(absl::AbortedError("the step lane of this worker has ended")));
+}
+
+bool GrpcClusterServer::OnLane(WorkerId worker, std::shared_ptr<StepLane> lane) {
+  std::lock_guard lock(mutex_);
+  const auto it = joined_.find(worker);
+  if (it == joined_.end() || it->second.steps_by_stream) return false;
+  it->second.lane = std::move(lane);
+  return true;
+}
+
+void GrpcClusterServer::OnLaneFrame(WorkerId worker, std::string_view bytes) {
+  Result<std::optional<WorkerMessage>> message = ParseWorkerMessage(std::string(bytes));
+  if (!message.ok() || !message->has_value() || !std::holds_alternative<StepOutcome>(**message)) {
+    return OnLaneEnd(worker);  // nothing else is said here
+  }
+  std::lock_guard handling(handling_);
+  if (Find(worker) != nullptr && !stopping_) handler_->OnMessage(worker, **std::move(message));
+}
+
+void GrpcClusterServer::OnLaneEnd(WorkerId worker) {
+  std::lock_guard lock(mutex_);
+  if (const auto it = joined_.find(worker); it != joined_.end()) it->second.lane_ended = true;
 }
 
 void GrpcClusterServer::OnHello(WorkerStream& stream) {
@@ -334,15 +427,22 @@ void GrpcClusterServer::OnHello(WorkerStream& stream) {
     std::lock_guard lock(mutex_);
     const auto it = std::find_if(streams_.begin(), streams_.end(),
                                  [&](const auto& weak) { return weak.lock().get() == &stream; });
-    joined_[id] = it->lock();
+    joined_[id] = {.stream = it->lock()};
   }
-  Send(id, Welcome{id, options_.heartbeat_ms, options_.dead_after_ms});
+  Welcome welcome{id, options_.heartbeat_ms, options_.dead_after_ms};
+  if (lanes_ != nullptr && stream.is_local()) {
+    welcome.lane_name = lanes_->name();
+    welcome.lane_secret = lanes_->Expect(id);
+  }
+  Send(id, welcome);
   spdlog::info("worker {} on host {} ({}) joined, staffel {}", name, stream.hello().host,
                stream.peer(), stream.hello().build);
+  std::lock_guard handling(handling_);
   if (!stopping_) handler_->OnJoin(id, stream.hello(), stream.peer());
 }
 
 void GrpcClusterServer::OnWorkerMessage(WorkerStream& stream, WorkerMessage message) {
+  std::lock_guard handling(handling_);
   if (!stopping_) handler_->OnMessage(stream.id(), std::move(message));
 }
 
@@ -353,9 +453,15 @@ void GrpcClusterServer::OnStreamEnd(WorkerStream& stream, const Status& reason) 
     spdlog::warn("refused a worker at {}: {}", stream.peer(), what);
     return;
   }
+  if (lanes_ != nullptr) lanes_->Forget(stream.id());
+  // Whoever calls the handler for this worker has ended by now, and nobody else will.
+  std::lock_guard handling(handling_);
   {
     std::lock_guard lock(mutex_);
-    joined_.erase(stream.id());
+    if (const auto it = joined_.find(stream.id()); it != joined_.end()) {
+      if (it->second.lane != nullptr) it->second.lane->End();
+      joined_.erase(it);
+    }
   }
   const auto it = by_name_.find(stream.hello().name);
   if (it != by_name_.end() && it->second == stream.id()) by_name_.erase(it);

@@ -4,6 +4,10 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include <poll.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -14,6 +18,7 @@
 #include "base/strings.h"
 #include "base/thread.h"
 #include "transport/grpc/model_fetch.h"
+#include "transport/grpc/step_lane.h"
 #include "transport/proto/cluster_codec.h"
 
 namespace staffel {
@@ -93,6 +98,9 @@ class GrpcMasterLink final : public MasterLink {
   void FinishCall();
   void ReportGone();
   void Push(const grpc::ByteBuffer& message);
+  void OpenLane(const Welcome& welcome);
+  void ReadLane();
+  void Deliver(MasterMessage message);
   void Beat();
 
   const MasterLinkOptions options_;
@@ -103,7 +111,10 @@ class GrpcMasterLink final : public MasterLink {
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
   MasterHandler* handler_ = nullptr;
   std::function<Heartbeat()> heartbeat_;
-  std::thread loop_, beat_;
+  std::thread loop_, beat_, lane_reader_;
+  std::shared_ptr<StepLane> lane_;       // set before lane_reader_ runs
+  std::atomic<bool> lane_used_ = false;  // steps have come over it: outcomes go back over it
+  std::mutex delivering_;  // held while the handler is called: the master speaks on two threads
 
   // The loop's thread only.
   grpc::ByteBuffer received_;
@@ -154,11 +165,15 @@ GrpcMasterLink::~GrpcMasterLink() {
   }
   context_.TryCancel();
   loop_.join();
+  if (lane_ != nullptr) lane_->End();
+  if (lane_reader_.joinable()) lane_reader_.join();
   if (beat_.joinable()) beat_.join();
 }
 
 void GrpcMasterLink::Send(const WorkerMessage& message) {
-  Push(ToBuffer(SerializeWorkerMessage(message)));
+  const std::string bytes = SerializeWorkerMessage(message);
+  if (std::holds_alternative<StepOutcome>(message) && lane_used_ && lane_->Send(bytes)) return;
+  Push(ToBuffer(bytes));
 }
 
 void GrpcMasterLink::Push(const grpc::ByteBuffer& message) {
@@ -249,11 +264,17 @@ void GrpcMasterLink::OnMessage(const std::string& bytes) {
     return Give(absl::InvalidArgumentError("the master must say Welcome first, and once"));
   }
   if (welcome != nullptr) OnWelcome(*welcome);
+  if (!own_reason_.ok()) return;
+  Deliver(**std::move(message));
+}
+
+void GrpcMasterLink::Deliver(MasterMessage message) {
+  std::lock_guard delivering(delivering_);
   {
     std::lock_guard lock(mutex_);
-    if (closing_ || !own_reason_.ok()) return;
+    if (closing_ || gone_) return;
   }
-  handler_->OnMessage(**std::move(message));
+  handler_->OnMessage(std::move(message));
 }
 
 void GrpcMasterLink::OnWelcome(const Welcome& welcome) {
@@ -264,6 +285,14 @@ void GrpcMasterLink::OnWelcome(const Welcome& welcome) {
   local_address_ = LocalAddressTowards(peer);
   heartbeat_interval_ = std::chrono::milliseconds(welcome.heartbeat_ms);
   beat_ = std::thread([this] { Beat(); });
+  if (!welcome.lane_name.empty()) OpenLane(welcome);
+}
+
+void GrpcMasterLink::OpenLane(const Welcome& welcome) {
+  auto lane = StepLane::Connect(welcome.lane_name, welcome.lane_secret);
+  if (!lane.ok()) return spdlog::debug("{}", std::string(lane.status().message()));
+  lane_ = *std::move(lane);
+  lane_reader_ = std::thread([this] { ReadLane(); });
 }
 
 void GrpcMasterLink::CheckSilence() {
@@ -308,7 +337,28 @@ void GrpcMasterLink::ReportGone() {
                                        : "no connection to the master at ",
                            options_.master, ": ", what));
   }
+  std::lock_guard delivering(delivering_);
   handler_->OnGone(reason, permanent);
+}
+
+// ---- the lane's thread
+
+void GrpcMasterLink::ReadLane() {
+  NameThread("step lane");
+  PreferShortSlices();
+  bool sound = true;
+  const auto take = [&](std::string_view bytes) {
+    Result<std::optional<MasterMessage>> message = ParseMasterMessage(std::string(bytes));
+    sound &= message.ok() && message->has_value() && std::holds_alternative<Step>(**message);
+    if (!sound) return;
+    lane_used_ = true;
+    Deliver(**std::move(message));
+  };
+  do {
+    pollfd input{lane_->fd(), POLLIN, 0};
+    poll(&input, 1, -1);
+  } while (lane_->Receive(take) && sound);
+  lane_->End();  // the master ends the call of a worker whose lane has ended
 }
 
 // ---- the heartbeat's thread

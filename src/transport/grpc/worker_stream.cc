@@ -34,6 +34,7 @@ WorkerStream::WorkerStream(std::unique_ptr<ServerCall> call, WorkerStreamOwner* 
       owner_(owner),
       protocol_(protocol),
       peer_(PeerAddress(call_->context.peer())),
+      is_local_(IsUnixAddress(call_->context.peer())),
       last_heard_(Now()),
       progress_(last_heard_) {}
 

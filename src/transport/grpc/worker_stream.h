@@ -52,6 +52,7 @@ class WorkerStream final : public CallHandler {
   WorkerId id() const { return id_; }
   const Hello& hello() const { return hello_; }
   const std::string& peer() const { return peer_; }
+  bool is_local() const { return is_local_; }  // over a Unix socket: on this machine
   Time last_heard() const { return last_heard_; }
 
   void OnRead(bool ok) override;
@@ -71,6 +72,7 @@ class WorkerStream final : public CallHandler {
   WorkerStreamOwner* const owner_;
   const ProtocolVersion protocol_;
   const std::string peer_;
+  const bool is_local_;
 
   // The queue's thread only.
   WorkerId id_;

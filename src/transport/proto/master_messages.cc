@@ -18,11 +18,13 @@ void Write(const Welcome& welcome, proto::MasterMessage& message) {
   out.set_worker(welcome.worker.value);
   out.set_heartbeat_ms(welcome.heartbeat_ms);
   out.set_dead_after_ms(welcome.dead_after_ms);
+  out.set_lane_name(welcome.lane_name);
+  out.set_lane_secret(welcome.lane_secret);
 }
 
 Welcome Read(const proto::Welcome& in, Numbers& numbers) {
   return {WorkerId(in.worker()), numbers.Int(in.heartbeat_ms(), "heartbeat_ms", 1),
-          numbers.Int(in.dead_after_ms(), "dead_after_ms", 1)};
+          numbers.Int(in.dead_after_ms(), "dead_after_ms", 1), in.lane_name(), in.lane_secret()};
 }
 
 void Write(const Range& range, proto::Range& out) {

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <random>
 
-#include "comm/mesh/fd.h"
+#include "base/fd.h"
 #include "comm/mesh/greeting.h"
 #include "comm/mesh/socket_address.h"
 #include "tests/support/seed.h"

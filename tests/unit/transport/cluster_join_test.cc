@@ -17,12 +17,17 @@ using testing::TestHello;
 using testing::TestPlan;
 using testing::WorkerEnd;
 
-class ClusterAddress : public ::testing::TestWithParam<std::string> {};
+class ClusterAddress : public ::testing::TestWithParam<std::string> {
+ protected:
+  static std::string Address() {
+    if (GetParam() == "unix:") return StrCat("unix:/tmp/staffel-test-", getpid(), ".sock");
+    if (GetParam() == "unix-abstract:") return StrCat("unix-abstract:staffel-test-", getpid());
+    return GetParam();
+  }
+};
 
 TEST_P(ClusterAddress, JoinsAndTalksBothWays) {
-  std::string address = GetParam();
-  if (address == "unix:") address = StrCat("unix:/tmp/staffel-test-", getpid(), ".sock");
-  if (address == "unix-abstract:") address = StrCat("unix-abstract:staffel-test-", getpid());
+  const std::string address = Address();
   MasterEnd master;
   auto server = Serve(master, {.listen = {address}});
   ASSERT_NE(server, nullptr);
@@ -57,28 +62,10 @@ TEST_P(ClusterAddress, JoinsAndTalksBothWays) {
               HasSubstr("worker gpu-3 on host host-b ("));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, ClusterAddress,
-                         ::testing::Values("127.0.0.1:0", "[::1]:0", "unix:", "unix-abstract:"));
-
-TEST(ClusterJoin, DialsNamesAndScopedAddresses) {
+TEST_P(ClusterAddress, StepsReachAllRanksInOrderAndOutcomesComeBack) {
   MasterEnd master;
-  auto server = Serve(master, {.listen = {"[::]:0"}});  // IPv4 too
+  auto server = Serve(master, {.listen = {Address()}});
   ASSERT_NE(server, nullptr);
-  const std::string port = server->address().substr(server->address().rfind(':'));
-  int joined = 0;
-  for (const char* host : {"localhost", "127.0.0.1", "[::1]", "[::1%lo]"}) {
-    WorkerEnd worker;
-    auto link = Dial(worker, StrCat(host, port), {.hello = TestHello(host)});
-    ASSERT_TRUE(worker.WaitForMessages(1)) << host << ": " << *worker.gone;
-    EXPECT_TRUE(master.Worker(joined++).valid());
-    EXPECT_NE(link->local_address(), "");
-  }
-  EXPECT_THAT(master.Get([&] { return master.joined[1].peer; }), HasSubstr("127.0.0.1:"));
-}
-
-TEST(ClusterJoin, StepsReachAllRanksInOrder) {
-  MasterEnd master;
-  auto server = Serve(master, {});
   WorkerEnd a, b;
   auto link_a = Dial(a, server->address(), {.hello = TestHello("a")});
   auto link_b = Dial(b, server->address(), {.hello = TestHello("b")});
@@ -96,6 +83,37 @@ TEST(ClusterJoin, StepsReachAllRanksInOrder) {
       ASSERT_EQ(plan.chunks.size(), static_cast<size_t>(step % 70));
     }
   }
+  for (int step = 1; step <= kSteps; ++step) {
+    StepOutcome outcome;
+    outcome.step = step;
+    link_a->Send(outcome);
+  }
+  ASSERT_TRUE(master.Until([&] { return master.messages.size() == kSteps; }));
+  const WorkerId a_joined = workers[master.joined[0].hello.name == "a" ? 0 : 1];
+  for (int step = 1; step <= kSteps; ++step) {
+    ASSERT_EQ(master.messages[step - 1].first, a_joined);
+    ASSERT_EQ(std::get<StepOutcome>(master.messages[step - 1].second).step,
+              static_cast<uint64_t>(step));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ClusterAddress,
+                         ::testing::Values("127.0.0.1:0", "[::1]:0", "unix:", "unix-abstract:"));
+
+TEST(ClusterJoin, DialsNamesAndScopedAddresses) {
+  MasterEnd master;
+  auto server = Serve(master, {.listen = {"[::]:0"}});  // IPv4 too
+  ASSERT_NE(server, nullptr);
+  const std::string port = server->address().substr(server->address().rfind(':'));
+  int joined = 0;
+  for (const char* host : {"localhost", "127.0.0.1", "[::1]", "[::1%lo]"}) {
+    WorkerEnd worker;
+    auto link = Dial(worker, StrCat(host, port), {.hello = TestHello(host)});
+    ASSERT_TRUE(worker.WaitForMessages(1)) << host << ": " << *worker.gone;
+    EXPECT_TRUE(master.Worker(joined++).valid());
+    EXPECT_NE(link->local_address(), "");
+  }
+  EXPECT_THAT(master.Get([&] { return master.joined[1].peer; }), HasSubstr("127.0.0.1:"));
 }
 
 TEST(ClusterJoin, DisconnectTellsBothSides) {
