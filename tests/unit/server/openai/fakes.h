@@ -183,6 +183,8 @@ struct ApiWorld {
     api.Register(router);
     api.SetModels(std::make_shared<ModelSet>(ModelSet{.served = {model}, .pending = {}}));
   }
+  ~ApiWorld() { engine->sinks.clear(); }  // which hold the model, and so the engine
+
   std::shared_ptr<RecordingWriter> Post(const std::string& path, const std::string& body,
                                         const std::string& method = "POST") {
     auto writer = std::make_shared<RecordingWriter>();
