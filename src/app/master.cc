@@ -217,13 +217,6 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
 
   std::vector<ClusterModel> models;
   std::vector<std::shared_ptr<const ModelFile>> files;
-  for (const ServeOptions& model : options.models) {
-    spdlog::info("reading {}", model.model);
-    Result<OpenModel> open = Open(model);
-    if (!open.ok()) return Refuse(options.front, open.status(), kExitFailure);
-    models.push_back(std::move(open->model));
-    files.push_back(std::move(open->file));
-  }
   ClusterServerOptions listen = ListenOptions(options.cluster, local.has_value());
   listen.read_model = [&](const std::string& digest, int64_t offset, absl::Span<uint8_t> out) {
     for (size_t m = 0; m < models.size(); ++m) {
@@ -231,8 +224,17 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
     }
     return Status(absl::NotFoundError("this master has no model of that digest"));
   };
+  // Before the models are read: workers that are started at the same time find the port open, and
+  // are let in when the cluster starts.
   Result<std::unique_ptr<ClusterServer>> server = MakeClusterServer(listen);
   if (!server.ok()) return Refuse(options.front, server.status(), kExitFailure);
+  for (const ServeOptions& model : options.models) {
+    spdlog::info("reading {}", model.model);
+    Result<OpenModel> open = Open(model);
+    if (!open.ok()) return Refuse(options.front, open.status(), kExitFailure);
+    models.push_back(std::move(open->model));
+    files.push_back(std::move(open->file));
+  }
   Publisher publisher(front, begin);
   Result<std::unique_ptr<Cluster>> cluster = Cluster::Create(
       options.cluster, models, server->get(),
