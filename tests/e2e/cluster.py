@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import BINARY, Server, free_port
+from harness import BINARY, PATIENCE, Server, free_port
 
 
 class Process:
@@ -35,14 +35,14 @@ class Process:
         self.process.send_signal(sig)
 
     def wait(self, within_s=20):
-        return self.process.wait(within_s)
+        return self.process.wait(within_s * PATIENCE)
 
     def stop(self, within_s=20):
         if self.running():
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
             try:
-                self.process.wait(within_s)
+                self.process.wait(within_s * PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -61,7 +61,7 @@ class Master(Server):
 
     def wait_live(self, within_s=10):
         """It answers, whether it serves or not."""
-        end = time.monotonic() + within_s
+        end = time.monotonic() + within_s * PATIENCE
         while True:
             with contextlib.suppress(OSError):
                 if self.get("/v1/cluster").status == 200:
@@ -129,7 +129,7 @@ class Cluster:
 
     def wait_for(self, condition, within_s=20, what="the cluster's state"):
         """Until condition(status) holds."""
-        end = time.monotonic() + within_s
+        end = time.monotonic() + within_s * PATIENCE
         while not condition(status := self.status()):
             assert time.monotonic() < end, f"{what} not reached after {within_s} s: {status}\n{self.master.output()[-2000:]}"
             time.sleep(.02)

@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("SERVER_BINARY", str(ROOT / "build/staffel"))
 MODELS = pathlib.Path(os.environ.get("STAFFEL_MODELS") or pathlib.Path.home() / ".cache/staffel/models")
 SMOLLM2 = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
+PATIENCE = float(os.environ.get("STAFFEL_PATIENCE", "1"))   # factor of all waits that only guard against hangs, for slow builds
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 NO_END = {"0": -100, "2": -100}   # logit_bias that never ends an answer (SmolLM2 and chain models)
 
@@ -104,7 +105,7 @@ class Server:
         return self.log.read().decode(errors="replace")
 
     def wait_ready(self, within_s=60):
-        end = time.monotonic() + within_s
+        end = time.monotonic() + within_s * PATIENCE
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 output = self.output()
@@ -120,7 +121,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(within_s)
+                self.process.wait(within_s * PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -128,7 +129,7 @@ class Server:
         return self.process.returncode
 
     def request(self, method, path, body=None, headers=None, timeout_s=60):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s * PATIENCE)
         try:
             data = json.dumps(body).encode() if isinstance(body, (dict, list)) else body
             connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
@@ -150,7 +151,7 @@ class Server:
     def begin(self, path, body):
         """Sends a request and returns the open socket; the reply is not read."""
         data = json.dumps(body).encode()
-        s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=60 * PATIENCE)
         s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
         return s
 
@@ -163,7 +164,7 @@ class Server:
     def wait_idle(self, within_s=5):
         """Nothing runs, waits or holds KV."""
         names = ("staffel_num_requests_running", "staffel_num_requests_waiting", "staffel_kv_cache_usage_ratio")
-        end = time.monotonic() + within_s
+        end = time.monotonic() + within_s * PATIENCE
         while any(left := {n: self.metric(n) for n in names}.values()):
             assert time.monotonic() < end, f"not idle after {within_s} s: {left}"
             time.sleep(.02)

@@ -13,7 +13,7 @@ import unittest
 
 from cluster import Cluster, Process, holdings
 from compare import assert_same_tokens, tokens_of_stream
-from harness import COMPLETIONS, NO_END, SMOLLM2, Reply, Server, at_once
+from harness import COMPLETIONS, NO_END, PATIENCE, SMOLLM2, Reply, Server, at_once
 
 STREAMS = 32
 FIELDS = {"max_tokens": 48, "logprobs": 3, "return_token_ids": True, "logit_bias": NO_END}
@@ -75,7 +75,7 @@ class Held:
 
     def check(self, within_s=10):
         """Compares with the first call that saw the process."""
-        end = time.monotonic() + within_s
+        end = time.monotonic() + within_s * PATIENCE
         while grown := [text for process in (self.cluster.master.process, *self.cluster.workers) if (text := self.growth(process.pid))]:
             assert time.monotonic() < end, "\n".join(grown)
             time.sleep(.1)   # sockets and threads of an end that was just noticed

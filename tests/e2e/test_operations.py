@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from harness import BINARY, CHAT, NO_END, SMOLLM2, Server
+from harness import BINARY, CHAT, NO_END, PATIENCE, SMOLLM2, Server
 from tiny_models import U32, chain_model
 
 EMOJI = b"?AB\xf0\x9f\x98\x80 Z"
@@ -28,7 +28,7 @@ class WithFolder(unittest.TestCase):
         return chain_model(self.folder / name, EMOJI, **more)
 
     def run_to_end(self, *args, within_s=10, env=None):
-        done = subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, timeout=within_s, env={**os.environ, **(env or {})})
+        done = subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, timeout=within_s * PATIENCE, env={**os.environ, **(env or {})})
         return done.returncode, done.stdout + done.stderr
 
 

@@ -6,7 +6,7 @@ import time
 import unittest
 
 from cluster import Master, Process
-from harness import BINARY, SMOLLM2, free_port
+from harness import BINARY, PATIENCE, SMOLLM2, free_port
 from tiny_models import chain_model
 
 
@@ -48,7 +48,7 @@ models:
                                       f"pool={pool}"], env={"STAFFEL_TOKEN": token})
 
     def wait(self, model, status, within_s=20):
-        end = time.monotonic() + within_s
+        end = time.monotonic() + within_s * PATIENCE
         while (got := self.master.complete("?", model=model, max_tokens=2)).status != status:
             self.assertLess(time.monotonic(), end, f"{model}: {got.status} {got.body[:300]}\n{self.master.output()[-2000:]}")
             time.sleep(.05)
