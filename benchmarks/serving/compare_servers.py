@@ -10,7 +10,6 @@ COMMAND is run by sh and must answer /health or /v1/models on PORT. Only ratios 
     "llama-server=8002=llama-server -m MODEL --port 8002 -t 2 -c 32768 -np 32 --no-webui"
 """
 import argparse
-import asyncio
 import os
 import signal
 import statistics
@@ -58,7 +57,7 @@ def run_server(command, port, workloads, seed):
                 time.sleep(.02)
             rows = [("start", "ready_s", time.time() - start)]
             url = f"http://127.0.0.1:{port}"
-            for result in asyncio.run(load.measure(url, load.served_model(url), workloads, seed)):
+            for result in load.measure(url, load.served_model(url), workloads, seed):
                 rows += [(result["workload"], k, v) for k, v in result.items() if k not in ("workload", "wall_s")]
             return rows + [("start", "rss_mib", resident_mib(process.pid))]
         finally:

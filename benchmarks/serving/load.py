@@ -7,9 +7,10 @@ Streams /v1/completions with temperature 0 and ignore_eos. Standard library only
 since it shares the machine with the server.
 """
 import argparse
-import asyncio
 import json
 import random
+import selectors
+import socket
 import statistics
 import time
 import urllib.request
@@ -38,45 +39,65 @@ def words(rng, n):
     return " ".join(rng.choice(WORDS) for _ in range(n))
 
 
-async def request(address, model, prompt, max_tokens):
+class Stream:
     """One streamed completion: arrival times of its text chunks and its usage."""
-    body = json.dumps({"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": True,
-                       "ignore_eos": True, "stream_options": {"include_usage": True}}).encode()
-    reader, writer = await asyncio.open_connection(*address)
-    writer.write(f"POST /v1/completions HTTP/1.1\r\nHost: {address[0]}\r\nContent-Type: application/json\r\n"
-                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
-    start, times, usage, status = time.perf_counter(), [], {}, None
-    while line := await reader.readline():
-        if status is None:
-            status = int(line.split()[1])
-        if not line.startswith(b"data: "):
-            continue
-        if line.startswith(b"data: [DONE]"):
-            break
-        if b'"usage":{' in line or b'"usage": {' in line:
-            event = json.loads(line[6:])
-            usage = event.get("usage") or usage
-            if not event.get("choices"):
+
+    def __init__(self, address, model, prompt, max_tokens):
+        body = json.dumps({"model": model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "stream": True,
+                           "ignore_eos": True, "stream_options": {"include_usage": True}}).encode()
+        self.start, self.times, self.usage, self.status, self.rest = time.perf_counter(), [], b"", None, b""
+        self.socket = socket.create_connection(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: {address[0]}\r\nContent-Type: application/json\r\n"
+                            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+
+    def take(self):
+        """Reads what has come; whether the answer is complete."""
+        data, now = self.socket.recv(1 << 16), time.perf_counter()
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            if self.status is None:
+                self.status = int(line.split()[1])
+            if not line.startswith(b"data: "):
                 continue
-        times.append(time.perf_counter())
-    writer.close()
-    if status != 200 or not times:
-        raise RuntimeError(f"status {status}, {len(times)} chunks")
-    return {"start": start, "first": times[0], "last": times[-1], "out": usage.get("completion_tokens", len(times)),
-            "prompt": usage.get("prompt_tokens", 0), "gaps": [b - a for a, b in zip(times, times[1:])]}
+            if line.startswith(b"data: [DONE]"):
+                return True
+            if b'"usage":{' in line or b'"usage": {' in line:
+                self.usage = line[6:]
+                if b'"choices":[]' in line or b'"choices": []' in line:
+                    continue
+            self.times.append(now)
+        return not data
+
+    def result(self):
+        self.socket.close()
+        if self.status != 200 or not self.times:
+            raise RuntimeError(f"status {self.status}, {len(self.times)} chunks")
+        usage = (json.loads(self.usage).get("usage") if self.usage else None) or {}
+        return {"start": self.start, "first": self.times[0], "last": self.times[-1],
+                "out": usage.get("completion_tokens", len(self.times)), "prompt": usage.get("prompt_tokens", 0),
+                "gaps": [b - a for a, b in zip(self.times, self.times[1:])]}
 
 
-async def run_jobs(address, model, jobs, concurrency):
+def run_jobs(address, model, jobs, concurrency):
     """Runs (prompt, max_tokens) jobs, some at once: (results, seconds)."""
-    queue, results = list(jobs), []
+    queue, results, start = list(jobs), [], time.perf_counter()
+    with selectors.DefaultSelector() as selector:
 
-    async def client():
-        while queue:
-            prompt, max_tokens = queue.pop(0)
-            results.append(await request(address, model, prompt, max_tokens))
+        def begin():
+            stream = Stream(address, model, *queue.pop(0))
+            selector.register(stream.socket, selectors.EVENT_READ, stream)
 
-    start = time.perf_counter()
-    await asyncio.gather(*[client() for _ in range(concurrency)])
+        while queue and len(selector.get_map()) < concurrency:
+            begin()
+        while selector.get_map():
+            for key, _ in selector.select():
+                if not key.data.take():
+                    continue
+                selector.unregister(key.fileobj)
+                results.append(key.data.result())
+                if queue:
+                    begin()
     return results, time.perf_counter() - start
 
 
@@ -113,14 +134,14 @@ def figures(workload, results, seconds):
     return {k: round(v, 3) if isinstance(v, float) else v for k, v in out.items()}
 
 
-async def measure(base_url, model, workloads, seed):
+def measure(base_url, model, workloads, seed):
     url = urlparse(base_url)
     address, rng = (url.hostname, url.port), random.Random(seed)
-    await run_jobs(address, model, [(words(rng, 20), 8)] * 2, 1)   # warm up
+    run_jobs(address, model, [(words(rng, 20), 8)] * 2, 1)   # warm up
     out = []
     for workload in workloads:
         jobs, concurrency = jobs_of(workload, rng)
-        out.append(figures(workload, *await run_jobs(address, model, jobs, concurrency)))
+        out.append(figures(workload, *run_jobs(address, model, jobs, concurrency)))
     return out
 
 
@@ -137,7 +158,7 @@ def main():
     parser.add_argument("--seed", type=int, default=None)
     args = parser.parse_args()
     model = args.model or served_model(args.url)
-    for line in asyncio.run(measure(args.url, model, args.workloads.split(","), args.seed)):
+    for line in measure(args.url, model, args.workloads.split(","), args.seed):
         print(json.dumps(line), flush=True)
 
 

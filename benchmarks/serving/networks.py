@@ -7,7 +7,6 @@ Hosts are network namespaces (root is needed). A link with a delay goes through 
 limited by the kernel. All layouts of a link are measured in turns, round by round; one process with two threads is the measure.
 """
 import argparse
-import asyncio
 import pathlib
 import statistics
 import subprocess
@@ -26,7 +25,7 @@ LAYOUTS = {"one process": (), "tp 2": ("--tp", 2), "pp 2": ("--pp", 2)}
 
 def measure(port, address, workloads, seed):
     model = load.served_model(f"http://{address}:{port}")
-    lines = asyncio.run(load.measure(f"http://{address}:{port}", model, workloads, seed))
+    lines = load.measure(f"http://{address}:{port}", model, workloads, seed)
     return {line["workload"]: line.get("decode_tok_s", line["out_tok_s"]) for line in lines}
 
 
