@@ -13,26 +13,6 @@ constexpr const char* kOpNames[] = {"Embed",          "AddRmsNorm",     "Linear"
                                     "Send",           "Recv",           "TakeRows"};
 static_assert(std::size(kOpNames) == std::variant_size_v<Op>);
 
-std::vector<ValueId> ReadValues(const Op& op) {
-  struct Visitor {
-    std::vector<ValueId> operator()(const EmbedOp&) { return {}; }
-    std::vector<ValueId> operator()(const AddRmsNormOp& op) {
-      if (op.delta == ValueId::kNone) return {op.residual};
-      return {op.residual, op.delta};
-    }
-    std::vector<ValueId> operator()(const LinearOp& op) { return {op.in}; }
-    std::vector<ValueId> operator()(const GatedLinearOp& op) { return {op.in}; }
-    std::vector<ValueId> operator()(const RopeAndStoreKvOp& op) { return {op.qkv}; }
-    std::vector<ValueId> operator()(const PagedAttentionOp& op) { return {op.qkv}; }
-    std::vector<ValueId> operator()(const AllReduceOp& op) { return {op.value}; }
-    std::vector<ValueId> operator()(const GatherOp& op) { return {op.in}; }
-    std::vector<ValueId> operator()(const SendOp& op) { return {op.value}; }
-    std::vector<ValueId> operator()(const RecvOp&) { return {}; }
-    std::vector<ValueId> operator()(const TakeRowsOp& op) { return {op.in}; }
-  };
-  return std::visit(Visitor{}, op);
-}
-
 // Checks one op at a time; the first fault ends it.
 class ProgramChecker {
  public:
@@ -231,6 +211,26 @@ Status BatchFault(std::string_view what) {
 }  // namespace
 
 const char* OpName(const Op& op) { return kOpNames[op.index()]; }
+
+std::vector<ValueId> ReadValues(const Op& op) {
+  struct Visitor {
+    std::vector<ValueId> operator()(const EmbedOp&) { return {}; }
+    std::vector<ValueId> operator()(const AddRmsNormOp& op) {
+      if (op.delta == ValueId::kNone) return {op.residual};
+      return {op.residual, op.delta};
+    }
+    std::vector<ValueId> operator()(const LinearOp& op) { return {op.in}; }
+    std::vector<ValueId> operator()(const GatedLinearOp& op) { return {op.in}; }
+    std::vector<ValueId> operator()(const RopeAndStoreKvOp& op) { return {op.qkv}; }
+    std::vector<ValueId> operator()(const PagedAttentionOp& op) { return {op.qkv}; }
+    std::vector<ValueId> operator()(const AllReduceOp& op) { return {op.value}; }
+    std::vector<ValueId> operator()(const GatherOp& op) { return {op.in}; }
+    std::vector<ValueId> operator()(const SendOp& op) { return {op.value}; }
+    std::vector<ValueId> operator()(const RecvOp&) { return {}; }
+    std::vector<ValueId> operator()(const TakeRowsOp& op) { return {op.in}; }
+  };
+  return std::visit(Visitor{}, op);
+}
 
 std::vector<ValueId> WrittenValues(const Op& op) {
   struct Visitor {

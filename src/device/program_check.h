@@ -16,8 +16,9 @@ namespace staffel {
 // "Linear", "PagedAttention", ...
 const char* OpName(const Op& op);
 
-// The values that an op writes, in the order of its fields.
+// The values that an op writes, and those that it reads, in the order of its fields.
 std::vector<ValueId> WrittenValues(const Op& op);
+std::vector<ValueId> ReadValues(const Op& op);
 
 // InvalidArgument naming the op and what does not fit: ids outside the tables, values whose columns
 // disagree with the op's attributes, weights whose ranges disagree with the values.

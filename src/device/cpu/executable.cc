@@ -285,19 +285,19 @@ Status CpuExecutable::Execute(const TakeRowsLaunch& launch, int rows) {
 
 Status CpuExecutable::Execute(const CommLaunch& launch, int rows) {
   const Op& op = parts_.program.ops[launch.op];
+  if (const auto* gather = std::get_if<GatherOp>(&op)) return Gather(*gather, launch, rows);
   const absl::Span<float> value = Span(launch.value, rows);
   if (const auto* send = std::get_if<SendOp>(&op)) return parts_.group->Send(send->to_rank, value);
   if (const auto* recv = std::get_if<RecvOp>(&op)) {
     return parts_.group->Recv(recv->from_rank, value);
   }
-  if (const auto* gather = std::get_if<GatherOp>(&op)) return Gather(*gather, launch, rows);
   return parts_.group->AllReduceSum(value);
 }
 
 // A row at a time, each straight to its place: the first member needs no second buffer, and the
 // others are done once their rows are on the way.
 Status CpuExecutable::Gather(const GatherOp& op, const CommLaunch& launch, int rows) {
-  const int64_t in_cols = Cols(launch.value);
+  const int64_t in_cols = launch.value == BufferId::kNone ? 0 : Cols(launch.value);
   if (launch.out == BufferId::kNone) {
     for (int row = 0; row < rows; ++row) {
       STAFFEL_RETURN_IF_ERROR(parts_.group->Send(
@@ -307,7 +307,7 @@ Status CpuExecutable::Gather(const GatherOp& op, const CommLaunch& launch, int r
   }
   const int64_t out_cols = Cols(launch.out);
   float* out = F32(launch.out);
-  for (int row = 0; row < rows; ++row) {
+  for (int row = 0; launch.value != BufferId::kNone && row < rows; ++row) {
     std::memcpy(out + row * out_cols, F32(launch.value) + row * in_cols, in_cols * sizeof(float));
   }
   for (size_t member = 1; member < op.ranks.size(); ++member) {

@@ -297,8 +297,22 @@ class Planner {
     }
     // A conversion for a later segment came after the earlier segments' inputs were touched.
     for (const MatmulLaunch::Segment& segment : launch.segments) Touch(segment.in);
-    launch.out = Write(op.out);
+    const GatherOp* gather = GatherInPlace(op);
+    launch.out = Write(gather != nullptr ? gather->out : op.out);
     AddLast(std::move(launch), program_.value(op.out).rows);
+  }
+
+  // The gather that comes next and is alone in reading the product, on the first member: its own
+  // columns are the first, and are written where they belong at once.
+  const GatherOp* GatherInPlace(const LinearOp& op) const {
+    if (options_.trace || op_ + 1 == static_cast<int>(program_.ops.size())) return nullptr;
+    const auto* gather = std::get_if<GatherOp>(&program_.ops[op_ + 1]);
+    if (gather == nullptr || gather->in != op.out || gather->out == ValueId::kNone) return nullptr;
+    for (size_t i = op_ + 2; i < program_.ops.size(); ++i) {
+      const std::vector<ValueId> reads = ReadValues(program_.ops[i]);
+      if (std::count(reads.begin(), reads.end(), op.out) > 0) return nullptr;
+    }
+    return op.out == program_.logits ? nullptr : gather;
   }
 
   void Lower(const GatedLinearOp& op) {
@@ -362,7 +376,8 @@ class Planner {
   }
 
   void Lower(const GatherOp& op) {
-    CommLaunch launch{.op = op_, .value = Read(op.in)};
+    CommLaunch launch{.op = op_};
+    if (PlaceOf(op.in).f32 != BufferId::kNone) launch.value = Read(op.in);
     if (op.out != ValueId::kNone) launch.out = Write(op.out);
     AddLast(launch, program_.value(op.in).rows);
   }

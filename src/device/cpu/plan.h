@@ -97,8 +97,8 @@ struct AttentionLaunch {
 // AllReduce, Gather, Send, Recv.
 struct CommLaunch {
   int op;
-  BufferId value;
-  BufferId out = BufferId::kNone;  // Gather, on the first member
+  BufferId value = BufferId::kNone;  // kNone: the first member's own columns are in `out` already
+  BufferId out = BufferId::kNone;    // Gather, on the first member
 };
 
 struct TakeRowsLaunch {
