@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "staffel/grammar.h"
 #include "staffel/ids.h"
 #include "staffel/status.h"
 
@@ -18,9 +19,9 @@ struct LogitBias {
 };
 
 // How one token is drawn from a row of logits. Order of application (OpenAI / vLLM): logit_bias,
-// penalties, then temperature, top_k, top_p, min_p. Log-probabilities that are reported are of the
-// raw model (log-softmax of the unchanged logits). temperature 0 is greedy; ties go to the lowest
-// token id.
+// penalties, the grammar's mask, then temperature, top_k, top_p, min_p. Log-probabilities that are
+// reported are of the raw model (log-softmax of the unchanged logits). temperature 0 is greedy;
+// ties go to the lowest token id.
 struct SamplingParams {
   float temperature = 1.0f;
   float top_p = 1.0f;               // (0, 1]
@@ -35,6 +36,8 @@ struct SamplingParams {
   std::vector<LogitBias> logit_bias;
   int top_logprobs = -1;     // -1: none; k >= 0: the chosen token's and the k best
   int prompt_logprobs = -1;  // the same for each prompt token but the first (echo)
+  // What the answer must be; null: any text. Its end tokens are those of the model.
+  std::shared_ptr<const grammar::GrammarSpec> grammar;
 };
 
 struct GenerateRequest {

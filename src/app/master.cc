@@ -13,6 +13,7 @@
 #include "app/cluster_report.h"
 #include "app/commands.h"
 #include "app/front.h"
+#include "app/model_grammars.h"
 #include "app/model_setup.h"
 #include "app/option_sources.h"
 #include "app/service_notify.h"
@@ -144,6 +145,8 @@ class Publisher {
     served.names = ServedNames(model.options);
     served.created_unix_s = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
     served.tokenizer = model.text.tokenizer;
+    served.grammars =
+        std::make_shared<ModelGrammars>([tokenizer = model.text.tokenizer] { return tokenizer; });
     served.chat_template = model.text.chat_template;
     served.chat_template_problem = model.text.chat_template_problem;
     const std::vector<Engine*> engines = cluster_->engines(static_cast<int>(index));

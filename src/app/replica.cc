@@ -84,7 +84,8 @@ Status Replica::LoadWeights(const ModelFile& file, const ModelConfig& config,
   return worker_.Configure({.epoch = 1,
                             .vocab = config.shape.vocab,
                             .options = backend_options_,
-                            .executable = std::move(executable)});
+                            .executable = std::move(executable),
+                            .grammars = grammars_});
 }
 
 Status Replica::StartEngine(const ModelConfig& config, const ServeOptions& options,
@@ -109,6 +110,9 @@ Result<std::shared_ptr<Replica>> Replica::Load(const ServeOptions& options, Call
   const Result<ModelConfig> config = ReadConfig(*file);
   if (!config.ok()) return AddPath(config.status(), options.model);
   std::shared_ptr<Replica> replica(new Replica);
+  // Asked by requests only, when text_ is there.
+  replica->grammars_ = std::make_shared<ModelGrammars>(
+      [replica = replica.get()] { return replica->text_.tokenizer; });
   // The vocabulary takes as long as the weights of a small model, and needs one core.
   std::future<Status> tokenizer = std::async(std::launch::async, [&]() -> Status {
     STAFFEL_ASSIGN_OR_RETURN(replica->text_, LoadModelText(*file, options.chat_template));

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "app/model_grammars.h"
 #include "app/model_text.h"
 #include "app/serve_options.h"
 #include "engine/engine.h"
@@ -35,6 +36,8 @@ class Replica {
 
   Engine& engine() const { return *engine_; }
   const ModelText& text() const { return text_; }
+  // Shared by the front and the worker, so that what one compiles the other has.
+  const std::shared_ptr<grammar::Grammars>& grammars() const { return grammars_; }
   // "llama, 134.5 M parameters ...", for the log.
   const std::string& description() const { return description_; }
 
@@ -46,6 +49,7 @@ class Replica {
 
   SystemClock clock_;
   ModelText text_;
+  std::shared_ptr<grammar::Grammars> grammars_;
   std::string description_;
   // In the order of their lives: each uses the ones before it.
   std::unique_ptr<Backend> backend_;

@@ -4,11 +4,13 @@
 #include <iterator>
 #include <utility>
 
+#include "app/model_grammars.h"
 #include "app/shard_ranges.h"
 #include "base/option_values.h"
 #include "base/strings.h"
 #include "model/model.h"
 #include "source/range_set.h"
+#include "text/tokenizer.h"
 
 namespace staffel {
 namespace {
@@ -125,6 +127,11 @@ Status ResidentShard::Load(Backend& backend, const Clock& clock, int block_count
                     .samples = program_.logits != ValueId::kNone,
                     .group = group_.get()};
   if (setup.samples) {
+    setup.grammars = std::make_shared<ModelGrammars>(
+        [model = model_]() -> Result<std::shared_ptr<const Tokenizer>> {
+          STAFFEL_ASSIGN_OR_RETURN(TokenizerSpec spec, model->file->ReadTokenizer());
+          return MakeTokenizer(std::move(spec));
+        });
     setup.draws_to.assign(shard_.group.begin() + 1, shard_.group.end());
   } else if (shard_.last_stage) {
     setup.draws_from = shard_.group.front();

@@ -54,6 +54,7 @@ int Serve(const ServeOptions& options) {
   model->tokenizer = replica->text().tokenizer;
   model->chat_template = replica->text().chat_template;
   model->chat_template_problem = replica->text().chat_template_problem;
+  model->grammars = replica->grammars();
   model->engine = engine;
   model->limits = engine->limits();
   model->metrics = front.metrics().AddModel(names.front(), [engine] { return engine->stats(); });

@@ -19,12 +19,6 @@
 
 namespace staffel::grammar {
 
-struct TokenMask {
-  std::vector<MaskWord> words;  // [MaskWords]
-  int count = 0;                // tokens allowed
-  TokenId only = -1;            // the token, if count is 1
-};
-
 // States found so far. Names of states hold within one table. Not thread-safe: its Automaton locks.
 class StateTable {
  public:

@@ -54,8 +54,6 @@ Result<RuleId> Parse(ExprPool& pool, const GrammarSpec& spec) {
 
 }  // namespace
 
-bool GrammarSpec::operator==(const GrammarSpec& other) const = default;
-
 Result<std::shared_ptr<const Grammar>> Compile(const GrammarSpec& spec, const Limits& limits) {
   ExprPool pool(limits);
   STAFFEL_ASSIGN_OR_RETURN(const RuleId root, Parse(pool, spec));

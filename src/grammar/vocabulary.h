@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "staffel/grammar.h"
 #include "staffel/ids.h"
 #include "staffel/status.h"
 
 namespace staffel::grammar {
-
-using MaskWord = uint32_t;  // token t is bit t % 32 of word t / 32
 
 inline int MaskWords(int vocab_size) { return (vocab_size + 31) / 32; }
 

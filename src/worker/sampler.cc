@@ -77,7 +77,7 @@ void Sampler::FillTop(absl::Span<const float> row, int top, double log_sum,
   }
 }
 
-// All changes touch few tokens; the rest of the row is not read here.
+// All changes but a grammar's touch few tokens; the rest of the row is not read here.
 void Sampler::ChangeLogits(absl::Span<float> row, const DrawContext& context) {
   const SamplingParams& params = *context.params;
   changed_.clear();
@@ -98,6 +98,23 @@ void Sampler::ChangeLogits(absl::Span<float> row, const DrawContext& context) {
     }
   }
   for (TokenId token : context.banned) Change(row, token, kBanned);
+  if (context.allowed != nullptr) BanOthers(row, context.allowed->words);
+}
+
+// The token that is drawn keeps its logit, so that RawLogit need not know of this change.
+void Sampler::BanOthers(absl::Span<float> row, absl::Span<const grammar::MaskWord> allowed) {
+  constexpr size_t kBits = 32;
+  for (size_t begin = 0, w = 0; begin < row.size(); begin += kBits, ++w) {
+    const grammar::MaskWord word = w < allowed.size() ? allowed[w] : 0;
+    const size_t count = std::min(kBits, row.size() - begin);
+    if (word == 0) {
+      std::fill_n(row.begin() + begin, count, kBanned);
+    } else if (word != ~grammar::MaskWord{0}) {
+      for (size_t i = 0; i < count; ++i) {
+        if ((word >> i & 1) == 0) row[begin + i] = kBanned;
+      }
+    }
+  }
 }
 
 void Sampler::Change(absl::Span<float> row, TokenId token, float value) {

@@ -18,9 +18,10 @@ namespace staffel {
 struct DrawContext {
   const SamplingParams* params = nullptr;
   int sequence_index = 0;
-  int position = 0;                     // of the token that is drawn, in its sequence
-  const TokenCounts* counts = nullptr;  // needed if UsesPenalties(*params)
-  absl::Span<const TokenId> banned;     // never drawn
+  int position = 0;                             // of the token that is drawn, in its sequence
+  const TokenCounts* counts = nullptr;          // needed if UsesPenalties(*params)
+  absl::Span<const TokenId> banned;             // never drawn
+  const grammar::TokenMask* allowed = nullptr;  // no other token is drawn; null: any
 };
 
 bool UsesPenalties(const SamplingParams& params);
@@ -38,6 +39,7 @@ class Sampler {
  private:
   void ChangeLogits(absl::Span<float> row, const DrawContext& context);
   void Change(absl::Span<float> row, TokenId token, float value);
+  void BanOthers(absl::Span<float> row, absl::Span<const grammar::MaskWord> allowed);
   float RawLogit(absl::Span<const float> row, TokenId token) const;
   Result<TokenId> Choose(absl::Span<const float> row, const DrawContext& context);
   TokenId DrawFromTopK(absl::Span<const float> row, float max, const SamplingParams& params,

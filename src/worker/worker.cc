@@ -9,6 +9,19 @@
 #include "base/strings.h"
 
 namespace staffel {
+namespace {
+
+// Whether each token that the mask has is one of `tokens`, which differ.
+bool AllowsOnly(const grammar::TokenMask& mask, absl::Span<const TokenId> tokens) {
+  int allowed = 0;
+  for (TokenId token : tokens) {
+    const size_t word = static_cast<size_t>(token) / 32;
+    allowed += word < mask.words.size() && (mask.words[word] >> (token % 32) & 1);
+  }
+  return allowed >= mask.count;
+}
+
+}  // namespace
 
 Status Worker::Configure(WorkerSetup setup) {
   const BackendOptions& options = setup.options;
@@ -42,6 +55,7 @@ void Worker::ResetMirror() {
                  .max_sampled_rows = setup_.options.max_sampled_rows,
                  .max_positions = setup_.options.max_positions,
                  .draws_known = setup_.samples || setup_.draws_from >= 0});
+  masks_.Reset(setup_.grammars);
   failed_ = absl::OkStatus();
 }
 
@@ -80,14 +94,33 @@ Status Worker::Compute(const StepPlan& plan, StepOutcome& outcome) {
   batch.sequences = sequences_;
   batch.sampled_rows = sampled_rows_;
   batch.block_copies = plan.block_copies;
-  if (!tokens_.empty() || !plan.block_copies.empty()) {
-    STAFFEL_RETURN_IF_ERROR(setup_.executable->Run(batch));
-  }
+  if (setup_.samples) FollowGrammars(plan);
+  Status ran;
+  if (!tokens_.empty() || !plan.block_copies.empty()) ran = setup_.executable->Run(batch);
+  masks_.Wait();
+  STAFFEL_RETURN_IF_ERROR(ran);
   if (setup_.samples) {
     ReadLogits(plan, outcome);
     return SendDraws(outcome);
   }
   return setup_.draws_from >= 0 ? TakeDraws(plan) : absl::OkStatus();
+}
+
+// Takes over what the plan says of sequences with a grammar, and has their masks worked out while
+// the step computes.
+void Worker::FollowGrammars(const StepPlan& plan) {
+  for (Slot slot : plan.released) masks_.Leave(slot);
+  for (const NewSequence& added : plan.new_sequences) {
+    if (added.sampling.grammar == nullptr) continue;
+    masks_.Enter(added.slot, added.sampling.grammar,
+                 {added.tokens.begin() + added.prompt_count, added.tokens.end()});
+  }
+  if (masks_.empty()) return;
+  draw_slots_.clear();
+  for (const LogitsRead& read : reads_) {
+    if (read.draws) draw_slots_.push_back(read.slot);
+  }
+  masks_.Prepare(draw_slots_);
 }
 
 Status Worker::SendDraws(const StepOutcome& outcome) {
@@ -158,6 +191,7 @@ void Worker::ReadLogits(const StepPlan& plan, StepOutcome& outcome) {
     if (read.draws) {
       outcome.sampled.push_back(DrawToken(read.slot, logits));
       mirror_.Append(read.slot, outcome.sampled.back().token.token);
+      masks_.Append(read.slot, outcome.sampled.back().token.token);
       continue;
     }
     while (report->slot != read.slot) ++report;
@@ -179,6 +213,13 @@ SampledToken Worker::DrawToken(Slot slot, absl::Span<float> logits) {
   context.position = static_cast<int>(sequence.tokens.size());
   context.counts = &sequence.counts;
   if (sequence.generated_count() < sequence.min_tokens) context.banned = sequence.stop_tokens;
+  const Result<std::shared_ptr<const grammar::TokenMask>> mask = masks_.Mask(slot);
+  if (!mask.ok()) return {slot, GeneratedToken{0}, mask.status()};
+  context.allowed = mask->get();
+  // Where a grammar allows nothing but the end, it goes before min_tokens.
+  if (context.allowed != nullptr && AllowsOnly(*context.allowed, context.banned)) {
+    context.banned = {};
+  }
   Result<GeneratedToken> drawn = sampler_.Draw(logits, context);
   if (!drawn.ok()) return {slot, GeneratedToken{0}, drawn.status()};
   return {slot, *std::move(drawn), absl::OkStatus()};

@@ -8,8 +8,10 @@
 #include "staffel/backend.h"
 #include "staffel/clock.h"
 #include "staffel/communicator.h"
+#include "staffel/grammar.h"
 #include "staffel/status.h"
 #include "staffel/step.h"
+#include "worker/grammar_masks.h"
 #include "worker/sampler.h"
 #include "worker/sequence_mirror.h"
 
@@ -30,6 +32,8 @@ struct WorkerSetup {
   int draws_from = -1;        // of the others; -1: none
   // The ranks that the executable works with; null: none. Waits for them are not compute_s.
   Communicator* group = nullptr;
+  // Of the rank that draws; null: sequences with a grammar end with an error.
+  std::shared_ptr<grammar::Grammars> grammars;
 };
 
 class Worker {
@@ -58,6 +62,7 @@ class Worker {
   };
 
   void ResetMirror();
+  void FollowGrammars(const StepPlan& plan);
   Status Compute(const StepPlan& plan, StepOutcome& outcome);
   double WaitSeconds() const;
   Status LayOutRows(const StepPlan& plan);
@@ -70,6 +75,7 @@ class Worker {
   WorkerSetup setup_;
   SequenceMirror mirror_;
   Sampler sampler_;
+  GrammarMasks masks_;
   Status failed_ = absl::FailedPreconditionError("the worker has not been configured");
 
   // Of the step being run; kept to allocate nothing in the long run.
@@ -78,6 +84,7 @@ class Worker {
   std::vector<BatchTensors::Sequence> sequences_;  // [S]
   std::vector<int32_t> sampled_rows_;              // [R]
   std::vector<LogitsRead> reads_;                  // [R]
+  std::vector<Slot> draw_slots_;                   // that draw
   std::vector<float> draws_;  // token ids, bit for bit: a communicator moves floats
 };
 

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "server/openai/api_error.h"
 #include "server/openai/json_text.h"
+#include "server/openai/output_grammar.h"
 #include "server/openai/prompts.h"
 
 namespace staffel::openai {
@@ -108,6 +109,7 @@ void Api::Chat(const ModelSet& models, HttpRequest request, Writer writer) {
   FieldReader reader(body);
   GenerationSpec spec;
   spec.options = ReadGenerationOptions(reader, *model->tokenizer);
+  ReadOutputGrammar(reader, model->grammars.get(), spec.options);
   ReadChatLogprobs(reader, spec);
   ReadMaxTokens(reader, spec.options, 1);
   bool echo = reader.Bool("echo").value_or(false);
@@ -151,6 +153,7 @@ void Api::Completions(const ModelSet& models, HttpRequest request, Writer writer
   FieldReader reader(body);
   GenerationSpec spec;
   spec.options = ReadGenerationOptions(reader, *model->tokenizer);
+  ReadOutputGrammar(reader, model->grammars.get(), spec.options);
   RefuseCompletionFields(reader, spec.options.n);
   std::optional<int64_t> logprobs = reader.Int("logprobs", 0, kTopLogprobsMax);
   spec.logprobs = logprobs.has_value();

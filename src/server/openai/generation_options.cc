@@ -106,13 +106,6 @@ void RefuseUnsupported(FieldReader& reader) {
     const char* name;
     const char* advice;
   } kRefused[] = {
-      {"structured_outputs", "ask for the format in the prompt"},
-      {"guided_json", "ask for the format in the prompt"},
-      {"guided_regex", "ask for the format in the prompt"},
-      {"guided_choice", "use 'logit_bias' for single tokens"},
-      {"guided_grammar", "ask for the format in the prompt"},
-      {"grammar", "ask for the format in the prompt"},
-      {"json_schema", "ask for the format in the prompt"},
       {"bad_words", "use 'logit_bias' with -100"},
       {"allowed_token_ids", "use 'logit_bias'"},
       {"use_beam_search", "use 'n' with a temperature"},
@@ -125,20 +118,6 @@ void RefuseUnsupported(FieldReader& reader) {
   }
 }
 
-void ReadResponseFormat(FieldReader& reader) {
-  const Json* format = reader.Object("response_format");
-  if (format == nullptr) return;
-  FieldReader fields(*format, "response_format.");
-  std::string type = fields.String("type").value_or("");
-  if (type == "text") return;
-  if (type == "json_object" || type == "json_schema") {
-    return reader.Fail("response_format", StrCat("response_format '", type,
-                                                 "' is not supported by this version; use 'text'"));
-  }
-  reader.Fail("response_format",
-              "'response_format.type' must be 'text', 'json_object' or 'json_schema'");
-}
-
 }  // namespace
 
 GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& tokenizer) {
@@ -147,7 +126,6 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& to
   ReadLogitBias(reader, tokenizer.vocab_size(), options.sampling.logit_bias);
   ReadStops(reader, options.stop);
   ReadStream(reader, options);
-  ReadResponseFormat(reader);
   RefuseUnsupported(reader);
   options.n = static_cast<int>(reader.Int("n", 1, kChoicesMax).value_or(1));
   options.min_tokens = static_cast<int>(reader.Int("min_tokens", 0, INT32_MAX).value_or(0));

@@ -39,6 +39,7 @@ class FieldReader {
   explicit FieldReader(const Json& object, std::string path = "")
       : object_(object), path_(std::move(path)) {}
 
+  const Json& object() const { return object_; }
   const Json* Get(std::string_view name) const;  // nullptr if absent or null
   std::optional<bool> Bool(std::string_view name);
   std::optional<int64_t> Int(std::string_view name, int64_t min, int64_t max);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "server/metrics.h"
+#include "staffel/grammar.h"
 #include "staffel/request.h"
 #include "staffel/tokenizer.h"
 
@@ -22,6 +23,7 @@ struct ServedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
   std::string chat_template_problem;                  // why it is null
+  std::shared_ptr<grammar::Grammars> grammars;  // null: no structured output
   std::shared_ptr<EngineClient> engine;
   EngineLimits limits;
   ModelMetrics* metrics = nullptr;  // null: not counted; else outlives the model

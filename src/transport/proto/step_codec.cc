@@ -1,5 +1,9 @@
 #include "transport/proto/step_codec.h"
 
+#include <algorithm>
+#include <memory>
+#include <string>
+
 #include "base/strings.h"
 #include "transport/proto/numbers.h"
 #include "transport/proto/step_messages.h"
@@ -19,6 +23,38 @@ Status Parse(std::string_view bytes, const char* what, Message& message) {
   return absl::OkStatus();
 }
 
+void Write(const grammar::GrammarSpec& spec, proto::GrammarSpec& out) {
+  out.set_kind(static_cast<uint32_t>(spec.kind));
+  out.set_source(spec.source);
+  for (const std::string& choice : spec.choices) out.add_choices(choice);
+  for (const std::string& trigger : spec.triggers) out.add_triggers(trigger);
+  for (const grammar::StructuralTag& tag : spec.tags) {
+    proto::StructuralTag& added = *out.add_tags();
+    added.set_begin(tag.begin);
+    added.set_schema(tag.schema);
+    added.set_end(tag.end);
+  }
+  out.set_tag_required(spec.tag_required);
+  out.set_single_tag(spec.single_tag);
+  out.set_space(static_cast<uint32_t>(spec.space));
+}
+
+// Kinds that this version does not know are refused where the grammar is compiled.
+grammar::GrammarSpec Read(const proto::GrammarSpec& in) {
+  grammar::GrammarSpec spec;
+  spec.kind = static_cast<grammar::GrammarSpec::Kind>(std::min(in.kind(), 255u));
+  spec.source = in.source();
+  spec.choices.assign(in.choices().begin(), in.choices().end());
+  spec.triggers.assign(in.triggers().begin(), in.triggers().end());
+  for (const proto::StructuralTag& tag : in.tags()) {
+    spec.tags.push_back({tag.begin(), tag.schema(), tag.end()});
+  }
+  spec.tag_required = in.tag_required();
+  spec.single_tag = in.single_tag();
+  spec.space = in.space() == 0 ? grammar::JsonSpace::kFlexible : grammar::JsonSpace::kNone;
+  return spec;
+}
+
 void Write(const SamplingParams& params, proto::SamplingParams& out) {
   out.set_temperature(params.temperature);
   out.set_top_p(params.top_p);
@@ -35,6 +71,7 @@ void Write(const SamplingParams& params, proto::SamplingParams& out) {
   }
   out.set_top_logprobs(params.top_logprobs);
   out.set_prompt_logprobs(params.prompt_logprobs);
+  if (params.grammar != nullptr) Write(*params.grammar, *out.mutable_grammar());
 }
 
 SamplingParams Read(const proto::SamplingParams& in, Numbers& numbers) {
@@ -52,6 +89,9 @@ SamplingParams Read(const proto::SamplingParams& in, Numbers& numbers) {
   }
   params.top_logprobs = in.top_logprobs();
   params.prompt_logprobs = in.prompt_logprobs();
+  if (in.has_grammar()) {
+    params.grammar = std::make_shared<const grammar::GrammarSpec>(Read(in.grammar()));
+  }
   return params;
 }
 
