@@ -121,6 +121,18 @@ class Maker {
     for (int i = Count(4); i > 0; --i) p.logit_bias.push_back({Number(), Float()});
     p.top_logprobs = Bool() ? -1 : Number();
     p.prompt_logprobs = Bool() ? -1 : Number();
+    if (Bool()) {
+      grammar::GrammarSpec spec;
+      spec.kind = grammar::GrammarSpec::Kind::kTags;
+      spec.source = std::string(Count(9), '\xFF');
+      for (int i = Count(3); i > 0; --i) spec.choices.push_back(std::string(i, 'c'));
+      for (int i = Count(3); i > 0; --i) spec.triggers.push_back(std::string(i, '<'));
+      for (int i = Count(3); i > 0; --i) spec.tags.push_back({"<a>", "{}", std::string(i, '>')});
+      spec.tag_required = Bool();
+      spec.single_tag = Bool();
+      spec.space = Bool() ? grammar::JsonSpace::kNone : grammar::JsonSpace::kFlexible;
+      p.grammar = std::make_shared<const grammar::GrammarSpec>(std::move(spec));
+    }
     sequence.min_tokens = Number();
     sequence.stop_tokens = Tokens();
     return sequence;
@@ -153,6 +165,8 @@ void ExpectEqual(const SamplingParams& a, const SamplingParams& b) {
   }
   EXPECT_EQ(a.top_logprobs, b.top_logprobs);
   EXPECT_EQ(a.prompt_logprobs, b.prompt_logprobs);
+  ASSERT_EQ(a.grammar == nullptr, b.grammar == nullptr);
+  if (a.grammar != nullptr) EXPECT_TRUE(*a.grammar == *b.grammar);
 }
 
 void ExpectEqual(const StepPlan& a, const StepPlan& b) {

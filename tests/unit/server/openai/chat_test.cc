@@ -301,6 +301,69 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("guided_json":{})", "guided_json"},
         Refusal{R"("modalities":["audio"])", "modalities"}, Refusal{R"("user":5)", "user"}));
 
+// Knows what it was asked for; refuses the source "[".
+class FakeGrammars final : public grammar::Grammars {
+ public:
+  Status Check(const grammar::GrammarSpec& spec) override {
+    if (spec.source == "[") return absl::InvalidArgumentError("a \"[\" has no \"]\"");
+    return absl::OkStatus();
+  }
+  Result<std::unique_ptr<grammar::SequenceGrammar>> Begin(const grammar::GrammarSpec&) override {
+    return absl::UnimplementedError("");
+  }
+};
+
+TEST(Chat, FieldsThatSayWhatTheAnswerMustBe) {
+  using Kind = grammar::GrammarSpec::Kind;
+  const struct {
+    const char* members;
+    Kind kind;
+    const char* source;
+  } cases[] = {
+      {R"("response_format":{"type":"json_object"})", Kind::kJsonObject, ""},
+      {R"("response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"const":1.0}}})",
+       Kind::kJsonSchema, R"({"const":1.0})"},
+      {R"("structured_outputs":{"json":{"type":"null"}})", Kind::kJsonSchema, R"({"type":"null"})"},
+      {R"("structured_outputs":{"regex":"a+"})", Kind::kRegex, "a+"},
+      {R"("structured_outputs":{"grammar":"root ::= \"a\""})", Kind::kGrammar, "root ::= \"a\""},
+      {R"("structured_outputs":{"choice":["a","b"]})", Kind::kChoice, ""},
+      {R"("guided_json":"{}")", Kind::kJsonSchema, "{}"},
+      {R"("guided_regex":"b","ignore_eos":true)", Kind::kRegex, "b"},
+      {R"("guided_choice":["a"])", Kind::kChoice, ""},
+      {R"("guided_grammar":"g")", Kind::kGrammar, "g"},
+      {R"("json_schema":{"a":1})", Kind::kJsonSchema, R"({"a":1})"},
+  };
+  for (const auto& test : cases) {
+    ApiWorld world;
+    world.model->grammars = std::make_shared<FakeGrammars>();
+    world.Chat(test.members);
+    ASSERT_EQ(world.engine->requests.size(), 1u) << test.members;
+    const auto& spec = world.engine->requests[0].sampling.grammar;
+    ASSERT_NE(spec, nullptr) << test.members;
+    EXPECT_EQ(spec->kind, test.kind) << test.members;
+    EXPECT_EQ(spec->source, test.source) << test.members;
+    EXPECT_FALSE(world.engine->requests[0].stop_tokens.empty());
+  }
+  const std::pair<const char*, const char*> refusals[] = {
+      {R"("guided_regex":"[")", "guided_regex"},
+      {R"("guided_regex":"a","guided_choice":["a"])", "guided_choice"},
+      {R"("guided_choice":[])", "guided_choice"},
+      {R"("guided_choice":[1])", "guided_choice"},
+      {R"("guided_regex":5)", "guided_regex"},
+      {R"("structured_outputs":{"json":5})", "structured_outputs"},
+      {R"("structured_outputs":{"structural_tag":"x"})", "structured_outputs"},
+      {R"("response_format":{"type":"json_schema"})", "response_format"},
+      {R"("response_format":{"type":"xml"})", "response_format"},
+  };
+  for (const auto& [members, param] : refusals) {
+    ApiWorld world;
+    world.model->grammars = std::make_shared<FakeGrammars>();
+    auto writer = world.Chat(members);
+    EXPECT_EQ(writer->status, 400) << members;
+    EXPECT_THAT(writer->error_param(), ::testing::StartsWith(param)) << writer->body;
+  }
+}
+
 class MessagesRefused : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MessagesRefused, With400) {
