@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("SERVER_BINARY", str(ROOT / "build/staffel"))
 MODELS = pathlib.Path(os.environ.get("STAFFEL_MODELS") or pathlib.Path.home() / ".cache/staffel/models")
 SMOLLM2 = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
-PATIENCE = float(os.environ.get("STAFFEL_PATIENCE", "1"))   # factor of all waits that only guard against hangs, for slow builds
+PATIENCE = float(os.environ.get("TEST_PATIENCE", "1"))   # factor of all waits that only guard against hangs, for slow builds
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 NO_END = {"0": -100, "2": -100}   # logit_bias that never ends an answer (SmolLM2 and chain models)
 
