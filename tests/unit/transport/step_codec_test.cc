@@ -166,7 +166,8 @@ void ExpectEqual(const SamplingParams& a, const SamplingParams& b) {
   EXPECT_EQ(a.top_logprobs, b.top_logprobs);
   EXPECT_EQ(a.prompt_logprobs, b.prompt_logprobs);
   ASSERT_EQ(a.grammar == nullptr, b.grammar == nullptr);
-  if (a.grammar != nullptr) EXPECT_TRUE(*a.grammar == *b.grammar);
+  if (a.grammar == nullptr) return;
+  EXPECT_TRUE(*a.grammar == *b.grammar);
 }
 
 void ExpectEqual(const StepPlan& a, const StepPlan& b) {
