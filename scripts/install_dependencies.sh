@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(build-essential cmake ninja-build ccache mold pkg-config git curl python3 python3-pip python3-venv
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libspdlog-dev nlohmann-json3-dev
   libssl-dev prometheus-cpp-dev libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libhwloc-dev libsystemd-dev
-  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev zlib1g-dev libcurl4-openssl-dev iproute2)
+  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev zlib1g-dev libcurl4-openssl-dev iproute2 iptables)
 
 installed() { [ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" = "install ok installed" ]; }
 

@@ -39,9 +39,12 @@ inline constexpr ProtocolVersion kClusterProtocol{};
 struct Hello {
   ProtocolVersion protocol;
   std::string build;  // staffel's version, for people
-  std::string name;  // --name, default HOST-PID-START; two live workers of one name: the newer wins
+  std::string name;  // --name; a restart keeps it; two live workers of one name: the newer wins
   std::string host;  // host name
   std::string machine;  // equal for two workers that can share memory (boot id and namespaces)
+  // Names what its memory is taken from: equal for two workers that each could take it all. "": a
+  // limit of its own.
+  std::string memory_pool;
   std::vector<DeviceShape> devices;  // one for now; speed: measured or 1
   std::map<std::string, std::string> labels;
 };
@@ -82,6 +85,11 @@ struct Heartbeat {
   uint64_t collective = 0;  // finished in this epoch
   bool in_step = false;
   double in_step_s = 0;  // since the running step began
+  // In a step: which, and the rank that its collective waits for (-1: it computes, or bytes move)
+  // and since when nothing has moved. For telling a broken link from a slow rank.
+  uint64_t running_step = 0;
+  int waiting_for = -1;
+  double waiting_s = 0;
   // Totals of the epoch.
   double compute_s = 0, wait_s = 0, wire_s = 0;
   int64_t bytes_sent = 0, bytes_received = 0;
@@ -141,6 +149,7 @@ struct Configure {
   PlacementPlan plan;  // plan.epoch is the epoch
   int rank = 0;
   RankOptions options;
+  int64_t memory_bytes = 0;  // the worker's share of a memory pool; 0: all that it has
 };
 
 struct Form {

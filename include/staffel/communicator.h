@@ -19,6 +19,10 @@ struct CommStats {
   uint64_t collectives = 0;  // finished, Send and Recv included
   double wait_s = 0, wire_s = 0;
   int64_t bytes_sent = 0, bytes_received = 0;
+  // Now: the rank of the replica (not member) that the running call waits for, and since when
+  // nothing has moved; -1: none.
+  int waiting_for = -1;
+  double waiting_s = 0;
 };
 
 class Communicator {

@@ -48,6 +48,7 @@ Result<std::unique_ptr<Cluster>> Cluster::Create(const ClusterOptions& options,
   cluster::Options manager;
   manager.secret_key = RandomHashKey();
   manager.worker_wait = options.worker_wait;
+  manager.link_stall = options.link_dead_after;
   std::vector<cluster::PoolConfig> pools;
   for (const ClusterModel& model : cluster->models_) pools.push_back(PoolOf(model));
   STAFFEL_ASSIGN_OR_RETURN(cluster->manager_, cluster::Manager::Create(manager, std::move(pools)));

@@ -46,6 +46,8 @@ Json RankJson(const RankStatus& rank) {
                          {"step", heartbeat.step},
                          {"collective", heartbeat.collective},
                          {"in_step", heartbeat.in_step},
+                         {"waiting_for", heartbeat.waiting_for},
+                         {"waiting_s", heartbeat.waiting_s},
                          {"compute_s", heartbeat.compute_s},
                          {"wait_s", heartbeat.wait_s},
                          {"wire_s", heartbeat.wire_s},
@@ -144,6 +146,8 @@ void AddRank(Families& out, Families::Labels labels, const RankStatus& rank) {
         static_cast<double>(h.step));
   gauge("staffel_rank_collective", "Collectives that the rank has finished in this epoch.",
         static_cast<double>(h.collective));
+  gauge("staffel_rank_waiting_seconds", "How long the rank has been waiting for another one now.",
+        h.waiting_s);
   gauge("staffel_rank_resident_bytes", "Resident memory of the worker.",
         static_cast<double>(h.resident_bytes));
 }
@@ -151,7 +155,10 @@ void AddRank(Families& out, Families::Labels labels, const RankStatus& rank) {
 }  // namespace
 
 std::string ClusterJson(const cluster::Snapshot& snapshot) {
-  Json json = {{"pools", Json::array()}, {"workers", Json::array()}, {"absent", Json::array()}};
+  Json json = {{"pools", Json::array()},
+               {"workers", Json::array()},
+               {"absent", Json::array()},
+               {"broken_links", Json::array()}};
   for (const cluster::PoolStatus& pool : snapshot.pools) {
     Json replicas = Json::array();
     for (const ReplicaStatus& replica : pool.replicas) replicas.push_back(ReplicaJson(replica));
@@ -163,6 +170,14 @@ std::string ClusterJson(const cluster::Snapshot& snapshot) {
   }
   for (const WorkerStatus& worker : snapshot.workers) json["workers"].push_back(WorkerJson(worker));
   for (const WorkerStatus& worker : snapshot.absent) json["absent"].push_back(WorkerJson(worker));
+  for (const cluster::LinkStatus& link : snapshot.links) {
+    json["broken_links"].push_back({{"workers", {link.workers.first, link.workers.second}},
+                                    {"hosts", {link.hosts.first, link.hosts.second}},
+                                    {"reason", link.reason},
+                                    {"age_s", link.age_s},
+                                    {"avoided_s", link.avoided_s},
+                                    {"failures", link.failures}});
+  }
   return Dump(json);
 }
 
@@ -173,6 +188,14 @@ std::vector<MetricSamples> ClusterMetrics(const cluster::Snapshot& snapshot) {
         "staffel_worker_up", "1 for each worker that is connected.", false,
         {{"worker", worker.name}, {"host", worker.host}, {"state", cluster::Name(worker.state)}},
         1);
+  }
+  for (const cluster::LinkStatus& link : snapshot.links) {
+    out.Add("staffel_link_failures_total", "Data links that broke while both workers lived.", true,
+            {{"worker", link.workers.first},
+             {"host", link.hosts.first},
+             {"peer", link.workers.second},
+             {"peer_host", link.hosts.second}},
+            static_cast<double>(link.failures));
   }
   for (const cluster::PoolStatus& pool : snapshot.pools) {
     for (const ReplicaStatus& replica : pool.replicas) {

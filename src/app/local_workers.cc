@@ -64,7 +64,9 @@ Result<std::unique_ptr<LocalWorkers>> LocalWorkers::Start(LocalWorkerOptions opt
         StrCat("the workers cannot be started: ", kSelf, ": ", std::strerror(errno)));
   }
   std::unique_ptr<LocalWorkers> workers(new LocalWorkers(std::move(options)));
+  std::future<Status> all_started = workers->started_.get_future();
   workers->thread_ = std::thread([w = workers.get()] { w->Watch(); });
+  STAFFEL_RETURN_IF_ERROR(all_started.get());
   return workers;
 }
 
@@ -83,7 +85,14 @@ LocalWorkers::~LocalWorkers() {
 // The parent's death signal belongs to the thread that forks, which is this one: it lives as long
 // as the object.
 void LocalWorkers::Watch() {
-  for (int i = 0; i < options_.count; ++i) Spawn(i);
+  Status status;
+  for (int i = 0; i < options_.count && status.ok(); ++i) status = Spawn(i);
+  started_.set_value(status);
+  if (status.ok()) WatchOn();
+  EndAll();
+}
+
+void LocalWorkers::WatchOn() {
   while (true) {
     std::vector<pollfd> polled{{.fd = stop_fd_, .events = POLLIN, .revents = 0}};
     for (const Process& process : processes_) {
@@ -93,13 +102,16 @@ void LocalWorkers::Watch() {
     if (polled[0].revents != 0) break;
     for (int i = 0; i < options_.count; ++i) {
       if (processes_[i].pid > 0 && polled[i + 1].revents != 0) Reap(i);
-      if (processes_[i].pid < 0 && SystemClock().Now() >= processes_[i].restart_at) Spawn(i);
+      if (processes_[i].pid > 0 || SystemClock().Now() < processes_[i].restart_at) continue;
+      if (const Status status = Spawn(i); !status.ok()) {
+        spdlog::error("{}", std::string(status.message()));
+        processes_[i].restart_at = processes_[i].started + kDelayMax;
+      }
     }
   }
-  EndAll();
 }
 
-void LocalWorkers::Spawn(int index) {
+Status LocalWorkers::Spawn(int index) {
   std::vector<std::string> arguments{"staffel",       "worker", "--master",
                                      options_.master, "--name", StrCat("local-", index)};
   arguments.insert(arguments.end(), options_.flags.begin(), options_.flags.end());
@@ -121,12 +133,12 @@ void LocalWorkers::Spawn(int index) {
     _exit(127);
   }
   if (pid < 0) {
-    spdlog::error("worker local-{} cannot be started: {}", index, std::strerror(errno));
-    process.restart_at = process.started + kDelayMax;
-    return;
+    return absl::UnavailableError(
+        StrCat("worker local-", index, " cannot be started: ", std::strerror(errno)));
   }
   process.pid = pid;
   process.pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  return absl::OkStatus();
 }
 
 void LocalWorkers::Reap(int index) {

@@ -2,6 +2,7 @@
 // started again when they end.
 #pragma once
 
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,7 +22,8 @@ struct LocalWorkerOptions {
 
 class LocalWorkers {
  public:
-  // Starts them and a thread that watches. NotFound: this program's binary cannot be run.
+  // Starts them and a thread that watches. NotFound, Unavailable: this program's binary cannot be
+  // run, or the system has no process left; none runs then.
   static Result<std::unique_ptr<LocalWorkers>> Start(LocalWorkerOptions options);
   // Ends them: SIGTERM, and SIGKILL for those that are still there after a second.
   ~LocalWorkers();
@@ -38,7 +40,8 @@ class LocalWorkers {
 
   explicit LocalWorkers(LocalWorkerOptions options);
   void Watch();
-  void Spawn(int index);
+  void WatchOn();
+  Status Spawn(int index);
   void Reap(int index);
   int MillisecondsToNextStart() const;
   void EndAll();
@@ -46,6 +49,7 @@ class LocalWorkers {
   const LocalWorkerOptions options_;
   std::vector<Process> processes_;  // of the watching thread
   int stop_fd_ = -1;
+  std::promise<Status> started_;
   std::thread thread_;
 };
 

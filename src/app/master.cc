@@ -260,6 +260,7 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
     local->token = listen.token;
     Result<std::unique_ptr<LocalWorkers>> started = LocalWorkers::Start(*std::move(local));
     if (!started.ok()) {
+      front.server().Shutdown(Duration::zero());  // its handlers ask the cluster
       stop();
       return Refuse(options.front, started.status(), kExitFailure);
     }

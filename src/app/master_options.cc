@@ -27,6 +27,9 @@ void AddClusterOptions(OptionList& list, ClusterOptions* o) {
             "that the first placement waits for all workers of its layout before fewer serve");
   list.Time("worker-dead-after", &o->dead_after, std::chrono::milliseconds(100), day,
             "silence of a worker after which it counts as lost");
+  list.Time("link-dead-after", &o->link_dead_after, std::chrono::milliseconds(200), day,
+            "time without a byte between two workers that wait for each other's data, after which "
+            "the link between them counts as broken");
   list.Time("worker-heartbeat", &o->heartbeat, std::chrono::milliseconds(10),
             std::chrono::seconds(60), "time between two signs of life of a worker");
 }

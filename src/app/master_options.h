@@ -19,6 +19,7 @@ struct ClusterOptions {
   std::string tls_cert, tls_key, tls_ca;
   Duration worker_wait = std::chrono::seconds(60);
   Duration dead_after = std::chrono::seconds(1);
+  Duration link_dead_after = std::chrono::milliseconds(1500);
   Duration heartbeat = std::chrono::milliseconds(50);
 };
 

@@ -94,16 +94,28 @@ bool ResidentShard::Matches(const Configure& configure, const StoredModel& model
   return program.ok() && Key(model, configure.options, **shard, *program) == key_;
 }
 
-Status ResidentShard::FillCapacity(Capacity* capacity) const {
+Status ResidentShard::FillCapacity(Capacity* capacity, int64_t limit_bytes) const {
+  const bool limited = limit_bytes > 0 && limit_bytes < memory_bytes_;
+  const int64_t usable = limited ? limit_bytes : memory_bytes_;
   capacity->kv_bytes_per_block = kv_bytes_per_block_;
   capacity->weight_bytes = need_.weights;
-  capacity->memory_bytes = memory_bytes_ - need_.weights - need_.work - kReserveBytes;
+  capacity->memory_bytes = usable - need_.weights - need_.work - kReserveBytes;
   if (capacity->memory_bytes > 0) return absl::OkStatus();
   capacity->memory_bytes = 0;
   return absl::ResourceExhaustedError(
       StrCat("it needs ", HumanBytes(need_.weights), " for weights and ",
              HumanBytes(need_.work + kReserveBytes), " for its work; this worker has ",
-             HumanBytes(memory_bytes_), " of memory"));
+             HumanBytes(usable), " of memory", limited ? ", its share of this host's" : ""));
+}
+
+Status ResidentShard::CheckRoom(int block_count, int64_t memory_bytes) const {
+  const int64_t wanted = bytes_with(block_count);
+  if (wanted <= memory_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      StrCat("it is to hold ", HumanBytes(wanted), ", and only ", HumanBytes(memory_bytes),
+             " are left of the ", HumanBytes(memory_bytes_),
+             " that it had a moment ago: another process "
+             "of this host has taken memory; free some, or bound each with --memory"));
 }
 
 Status ResidentShard::Load(Backend& backend, const Clock& clock, int block_count,
@@ -144,7 +156,7 @@ Status ResidentShard::Load(Backend& backend, const Clock& clock, int block_count
 
 int64_t ResidentShard::resident_bytes() const {
   if (block_count_ == 0) return 0;
-  return need_.weights + need_.work + block_count_ * kv_bytes_per_block_;
+  return bytes_with(block_count_);
 }
 
 std::string ResidentShard::Description() const {

@@ -30,8 +30,16 @@ class ResidentShard {
   // Whether it is just what `configure` asks for: content, part, and options.
   bool Matches(const Configure& configure, const StoredModel& model) const;
 
-  // The numbers of Capacity. ResourceExhausted: the weights do not fit.
-  Status FillCapacity(Capacity* capacity) const;
+  // The numbers of Capacity. limit_bytes: most that the shard may use of the worker's memory; 0:
+  // all. ResourceExhausted: the weights do not fit.
+  Status FillCapacity(Capacity* capacity, int64_t limit_bytes) const;
+
+  // Weights, work and KV of so many blocks.
+  int64_t bytes_with(int block_count) const {
+    return need_.weights + need_.work + block_count * kv_bytes_per_block_;
+  }
+  // ResourceExhausted: with so many KV blocks the shard takes more than `memory_bytes`.
+  Status CheckRoom(int block_count, int64_t memory_bytes) const;
 
   // Loaded, with a KV pool of at least so many blocks.
   bool IsLoaded(int block_count) const { return block_count_ > 0 && block_count_ >= block_count; }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "app/service_notify.h"
 #include "app/stop_signals.h"
 #include "app/version.h"
+#include "app/worker_name.h"
 #include "app/worker_node.h"
 #include "app/worker_options.h"
 #include "app/worker_session.h"
@@ -104,8 +106,10 @@ void SpareAddressSpace() {
   mallopt(M_ARENA_MAX, 1);
 }
 
-int Work(const WorkerOptions& options) {
+int Work(WorkerOptions options) {
   SpareAddressSpace();
+  std::optional<WorkerName> name;
+  if (options.name.empty()) options.name = name.emplace(options.cache_dir).text();
   StopSignals signals;
   signals.EndAtFirst(false);
   const SystemClock clock;

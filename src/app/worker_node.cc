@@ -18,6 +18,8 @@ namespace {
 
 constexpr Duration kProgressInterval = std::chrono::milliseconds(100);
 constexpr int kEveryEpoch = -1;
+constexpr Duration kShareWait = std::chrono::seconds(1);
+constexpr Duration kShareLook = std::chrono::milliseconds(10);
 
 double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -162,6 +164,10 @@ Heartbeat WorkerNode::heartbeat() const {
     if (shard_ != nullptr) stats = shard_->group().stats();
   }
   beat.collective = stats.collectives;
+  if (beat.in_step) {
+    beat.waiting_for = stats.waiting_for;
+    beat.waiting_s = stats.waiting_s;
+  }
   beat.wait_s = stats.wait_s;
   beat.wire_s = stats.wire_s;
   beat.bytes_sent = stats.bytes_sent;
@@ -174,6 +180,12 @@ int64_t WorkerNode::memory_bytes() const {
   std::lock_guard lock(mutex_);
   // While a shard is held, its weights are missing from what the system can give.
   return shard_ != nullptr && shard_->IsLoaded(1) ? shard_->memory_bytes() : FreeMemory();
+}
+
+std::string WorkerNode::memory_pool() const {
+  const MemorySupply supply = AvailableMemory();
+  const int64_t limit = options_.memory_limit_bytes;
+  return limit > 0 && limit <= supply.bytes ? "" : supply.pool;
 }
 
 bool WorkerNode::WaitUntilFree(Duration timeout) {
@@ -325,6 +337,14 @@ Status WorkerNode::OpenEndpoint(MasterLink& link) {
   return absl::OkStatus();
 }
 
+// Other workers of this host may be giving up what they hold for the same placement.
+void WorkerNode::WaitForMemory(int64_t bytes) const {
+  const Time deadline = clock_.Now() + kShareWait;
+  while (FreeMemory() < bytes && !cancelled() && clock_.Now() < deadline) {
+    std::this_thread::sleep_for(kShareLook);
+  }
+}
+
 Status WorkerNode::TakeShard(const Configure& configure, Capacity* capacity) {
   MasterLink* const link = CurrentLink();
   if (link == nullptr) return absl::UnavailableError("the master is gone");
@@ -335,12 +355,13 @@ Status WorkerNode::TakeShard(const Configure& configure, Capacity* capacity) {
   if (!model.ok()) return model.status();
   if (shard_ == nullptr || !shard_->IsLoaded(1) || !shard_->Matches(configure, **model)) {
     SetShard(nullptr);
+    WaitForMemory(configure.memory_bytes - configure.memory_bytes / 10);
     Result<std::unique_ptr<ResidentShard>> shard =
         ResidentShard::Describe(configure, *std::move(model), *backend_, FreeMemory());
     if (!shard.ok()) return shard.status();
     SetShard(*std::move(shard));
   }
-  return shard_->FillCapacity(capacity);
+  return shard_->FillCapacity(capacity, configure.memory_bytes);
 }
 
 void WorkerNode::Handle(const Form& form) {
@@ -399,6 +420,10 @@ Status WorkerNode::JoinEpoch(const Form& form, Formed* formed) {
 Status WorkerNode::LoadShard(const Form& form, Formed* formed) {
   MasterLink* const link = CurrentLink();
   if (link == nullptr) return absl::UnavailableError("the master is gone");
+  // Another process may have taken since what was free when the capacity was told.
+  const int64_t held_bytes = shard_->resident_bytes();
+  WaitForMemory(shard_->bytes_with(form.block_count) - held_bytes);
+  STAFFEL_RETURN_IF_ERROR(shard_->CheckRoom(form.block_count, FreeMemory() + held_bytes));
   const Time begin = clock_.Now();
   Time reported = begin;
   const auto report = [&](double share) {
@@ -433,12 +458,14 @@ void WorkerNode::Handle(const Step& step) {
   {
     std::lock_guard lock(beat_mutex_);
     beat_.in_step = true;
+    beat_.running_step = step.plan.step;
     step_begin_ = clock_.Now();
   }
   StepOutcome outcome = shard_->Run(step.plan);
   {
     std::lock_guard lock(beat_mutex_);
     beat_.in_step = false;
+    beat_.running_step = 0;
     step_s_ += Seconds(clock_.Now() - step_begin_);
     if (outcome.status.ok()) beat_.step = step.plan.step;
   }

@@ -29,7 +29,7 @@ namespace staffel {
 struct WorkerNodeOptions {
   std::string name;                // for messages
   int64_t memory_limit_bytes = 0;  // 0: what the system can give
-  Duration form_timeout = std::chrono::seconds(20);
+  Duration form_timeout = std::chrono::seconds(10);
   ModelStore::Options models;
 };
 
@@ -59,6 +59,8 @@ class WorkerNode final : public MasterHandler {
   Heartbeat heartbeat() const;
   // For weights and KV, what a resident shard takes included.
   int64_t memory_bytes() const;
+  // Hello::memory_pool.
+  std::string memory_pool() const;
   // Waits until no replica is assigned to this worker; false: still one.
   bool WaitUntilFree(Duration timeout);
 
@@ -93,6 +95,7 @@ class WorkerNode final : public MasterHandler {
   void SetAssignment(std::optional<Assignment> assignment);
   void SetShard(std::unique_ptr<ResidentShard> shard);
   int64_t FreeMemory() const;
+  void WaitForMemory(int64_t bytes) const;
   Status Named(const Status& status) const;
   MasterLink* CurrentLink() const;
   void Send(const WorkerMessage& message);

@@ -1,10 +1,7 @@
 #include "app/worker_options.h"
 
-#include <unistd.h>
-
 #include <charconv>
 #include <cstdlib>
-#include <ctime>
 
 #include "app/join_options.h"
 #include "base/strings.h"
@@ -34,7 +31,8 @@ void AddConnectionOptions(OptionList& list, WorkerOptions* o) {
   list.Text("master", "HOST:PORT", &o->master,
             "cluster port of the master; [ADDRESS]:PORT for IPv6, unix:PATH on one host");
   list.Text("name", "NAME", &o->name,
-            "name of this worker, unlike all others; default: host, process and time of start");
+            "name of this worker, unlike all others; default: host and a "
+            "number that --cache-dir keeps over restarts");
   list.Text("token", "TOKEN", &o->token, "secret that the master asks for");
   list.Text("token-file", "FILE", &o->token_file, "file with it; keeps it out of the process list");
   list.Text("tls-ca", "FILE", &o->tls_ca,
@@ -113,11 +111,6 @@ Status FinishWorkerOptions(WorkerOptions* options) {
   STAFFEL_RETURN_IF_ERROR(ReadTokenFile(options->token_file, &options->token));
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls-cert and --tls-key go together; give both");
-  }
-  if (options->name.empty()) {
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
-    options->name = StrCat(host, "-", getpid(), "-", std::time(nullptr));
   }
   if (options->cache_dir.empty()) options->cache_dir = DefaultCacheDir();
   return absl::OkStatus();

@@ -19,7 +19,7 @@ struct WorkerOptions {
   std::string config;
 
   std::string master;
-  std::string name;
+  std::string name;  // "": see WorkerName
   std::string token, token_file;
   std::string tls_cert, tls_key, tls_ca;
   std::string interface;
@@ -41,7 +41,7 @@ struct WorkerOptions {
 OptionList WorkerOptionList(WorkerOptions* options);
 
 // Checks that need more than one option, reads the token file, fills in defaults that depend on the
-// machine (name, cache folder). Errors name the flags.
+// machine (cache folder). Errors name the flags.
 Status FinishWorkerOptions(WorkerOptions* options);
 
 std::map<std::string, std::string> ParsedLabels(const WorkerOptions& options);

@@ -18,19 +18,25 @@ WorkerSession::WorkerSession(WorkerNode* node, Hello hello, MakeLink make_link,
 
 Status WorkerSession::Run() {
   ReconnectBackoff backoff;
+  // Of a master that is there but cannot be trusted, or does not trust this worker: people mend it.
+  ReconnectBackoff slow(std::chrono::seconds(1), std::chrono::seconds(30));
   while (true) {
     STAFFEL_ASSIGN_OR_RETURN(const std::optional<Gone> gone, Connect());
     if (!gone) return absl::OkStatus();
     if (gone->permanent) return gone->reason;
     LogLoss(*gone);
     std::unique_lock lock(mutex_);
+    const bool distrust = absl::IsUnauthenticated(gone->reason);
     if (joined_) backoff.Reset();
-    if (changed_.wait_for(lock, backoff.Next(), [this] { return stop_; })) return absl::OkStatus();
+    if (!distrust) slow.Reset();
+    const Duration pause = distrust ? slow.Next() : backoff.Next();
+    if (changed_.wait_for(lock, pause, [this] { return stop_; })) return absl::OkStatus();
   }
 }
 
 Result<std::optional<WorkerSession::Gone>> WorkerSession::Connect() {
   for (DeviceShape& device : hello_.devices) device.memory_bytes = node_->memory_bytes();
+  hello_.memory_pool = node_->memory_pool();
   STAFFEL_ASSIGN_OR_RETURN(std::unique_ptr<MasterLink> link, make_link_(hello_));
   link->SetHeartbeat([this] { return node_->heartbeat(); });
   node_->Connect(link.get());

@@ -20,8 +20,8 @@ class WorkerSession final : public MasterHandler {
   // A link that has not been started. An error is permanent: an address or file that cannot be.
   using MakeLink = std::function<Result<std::unique_ptr<MasterLink>>(const Hello&)>;
 
-  // hello's memory is filled in from the node at each attempt. `on_joined` is called on the
-  // link's thread after each Welcome.
+  // hello's memory and its pool are filled in from the node at each attempt. `on_joined` is called
+  // on the link's thread after each Welcome.
   WorkerSession(WorkerNode* node, Hello hello, MakeLink make_link, std::function<void()> on_joined);
 
   // Until Stop (OK) or a permanent refusal (its sentence). One line in the log for each change,

@@ -1,6 +1,7 @@
 #include "base/available_memory.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -48,7 +49,8 @@ int64_t CgroupFree(const std::string& folder, const char* limit_file, const char
 // The limits of a process's cgroup and of all above it. /proc/self/cgroup has lines
 // "hierarchy:controllers:/path"; inside a container the path may lie outside of what is mounted, so
 // the mount's own root counts always.
-int64_t CgroupsFree(const std::string& root) {
+// folder: the one that leaves least.
+int64_t CgroupsFree(const std::string& root, std::string* folder) {
   int64_t free = kNoLimit;
   std::ifstream in(root + "/proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {
@@ -59,8 +61,12 @@ int64_t CgroupsFree(const std::string& root) {
     if (!v2 && names.find("memory") == names.npos) continue;
     const std::string mount = root + (v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
     for (std::string group = line.substr(path + 1);;) {
-      free = std::min(free, CgroupFree(mount + group, v2 ? "memory.max" : "memory.limit_in_bytes",
-                                       v2 ? "memory.current" : "memory.usage_in_bytes"));
+      const int64_t left = CgroupFree(mount + group, v2 ? "memory.max" : "memory.limit_in_bytes",
+                                      v2 ? "memory.current" : "memory.usage_in_bytes");
+      if (left < free) {
+        free = left;
+        *folder = mount + group;
+      }
       if (group.empty()) break;
       group.resize(group.rfind('/') == group.npos ? 0 : group.rfind('/'));
     }
@@ -77,10 +83,23 @@ int64_t AddressSpaceFree(const std::string& root) {
 
 }  // namespace
 
-int64_t AvailableMemoryBytes(const std::string& root) {
+MemorySupply AvailableMemory(const std::string& root) {
   const std::optional<int64_t> system_kib = ReadField(root + "/proc/meminfo", "MemAvailable:");
-  return std::min(
-      {system_kib ? *system_kib * 1024 : kNoLimit, CgroupsFree(root), AddressSpaceFree(root)});
+  const int64_t system = system_kib ? *system_kib * 1024 : kNoLimit;
+  std::string folder;
+  const int64_t cgroups = CgroupsFree(root, &folder);
+  const int64_t own = AddressSpaceFree(root);
+  if (own < std::min(system, cgroups)) return {own, ""};
+  std::string kernel;
+  std::ifstream(root + "/proc/sys/kernel/random/boot_id") >> kernel;
+  if (kernel.empty()) return {std::min(system, cgroups), ""};
+  if (system <= cgroups) return {system, kernel};
+  // Its path is another one in each container, its number is not.
+  struct stat status {};
+  if (stat(folder.c_str(), &status) != 0) return {cgroups, kernel};
+  return {cgroups, kernel + "/cgroup-" + std::to_string(status.st_ino)};
 }
+
+int64_t AvailableMemoryBytes(const std::string& root) { return AvailableMemory(root).bytes; }
 
 }  // namespace staffel

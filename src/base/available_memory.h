@@ -12,4 +12,12 @@ namespace staffel {
 // (tests).
 int64_t AvailableMemoryBytes(const std::string& root = "");
 
+struct MemorySupply {
+  int64_t bytes = 0;  // AvailableMemoryBytes
+  // Names the limit that it comes from: equal for two processes that each could take it all (this
+  // kernel's memory, a cgroup). "": a limit of this process alone.
+  std::string pool;
+};
+MemorySupply AvailableMemory(const std::string& root = "");
+
 }  // namespace staffel

@@ -1,6 +1,8 @@
 // One epoch of one replica, from Configure to its end.
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <string>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -51,6 +53,11 @@ void State::Begin(Replica& replica, Choice choice, bool improving) {
   replica.blame_at = Time::max();
   const PlacementPlan& plan = replica.placement.plan;
   std::string names;
+  for (WorkerId member : replica.members) {
+    Worker& worker = workers.at(member);
+    worker.granted_bytes = worker.hello.memory_pool.empty() ? 0 : MemoryFor(worker, replica.id);
+  }
+  ReleaseNeighbours(replica);
   for (size_t rank = 0; rank < replica.members.size(); ++rank) {
     Worker& worker = workers.at(replica.members[rank]);
     STAFFEL_CHECK(!worker.replica.valid() && !worker.leaving);
@@ -60,19 +67,42 @@ void State::Begin(Replica& replica, Choice choice, bool improving) {
     worker.formed.reset();
     worker.load_share = 0;
     worker.heartbeat = {};
+    worker.cut_since.reset();
     worker.heartbeat_at = worker.progress_at = worker.agreed_at = Time{};
-    if (worker.configured.valid() && worker.configured != replica.id) {
-      Send(worker.id, Release{worker.configured});
-    }
+    if (worker.configured.valid() && worker.configured != replica.id) LetGo(worker);
     worker.configured = replica.id;
-    Send(worker.id,
-         Configure{replica.id, pool(replica).model, plan, worker.rank, pool(replica).options});
+    worker.may_hold = false;
+    Send(worker.id, Configure{replica.id, pool(replica).model, plan, worker.rank,
+                              pool(replica).options, worker.granted_bytes});
     StrAppend(names, rank == 0 ? "" : ", ", "\"", worker.hello.name, "\" on ", worker.hello.host);
   }
   Say(LogLevel::kInfo,
       StrCat(NameOf(replica), " epoch ", replica.epoch, ": tensor parallel ", TensorParallel(plan),
              ", pipeline parallel ", PipelineParallel(plan), " over ", names,
              replica.degraded ? "; fewer workers than asked for: " : "", replica.degraded_why));
+}
+
+// An idle worker gives up what it holds, of whichever replica. One that nothing is known of is told
+// so, too: any replica's name does.
+void State::LetGo(Worker& worker) {
+  Send(worker.id, Release{worker.configured.valid() ? worker.configured : ReplicaId(0)});
+  worker.configured = ReplicaId();
+  worker.may_hold = false;
+}
+
+// What idle workers keep for their former replica is in nobody's grant: it must make room for the
+// new members with whom they share memory.
+void State::ReleaseNeighbours(const Replica& replica) {
+  std::set<std::string> pools;
+  for (WorkerId member : replica.members) pools.insert(workers.at(member).hello.memory_pool);
+  for (auto& [id, worker] : workers) {
+    const bool idle = !worker.replica.valid() &&
+                      std::count(replica.members.begin(), replica.members.end(), id) == 0;
+    if (!idle || worker.hello.memory_pool.empty() || pools.count(worker.hello.memory_pool) == 0) {
+      continue;
+    }
+    if (worker.configured.valid() || worker.may_hold) LetGo(worker);
+  }
 }
 
 void State::StartForming(Replica& replica) {
@@ -194,9 +224,7 @@ void State::Serve(Replica& replica) {
     seats.devices.push_back(worker.hello.devices[0]);
   }
   for (auto& [id, worker] : workers) {
-    if (worker.configured != replica.id || worker.replica.valid()) continue;
-    Send(id, Release{replica.id});
-    worker.configured = ReplicaId();
+    if (worker.configured == replica.id && !worker.replica.valid()) LetGo(worker);
   }
   actions.push_back(
       ReplicaServing{replica.id, replica.epoch, plan, replica.members, replica.block_count});
@@ -284,6 +312,7 @@ void State::EndServing(Replica& replica, const Status& reason, bool planned) {
       Record& record = RecordOf(workers.at(member));
       record.failures = record.suspicion = 0;
     }
+    ForgiveLinks(replica);
   }
   ++(planned ? replica.planned_changes : replica.losses);
   replica.retry_at = now;

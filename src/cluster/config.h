@@ -49,6 +49,10 @@ struct Options {
   Duration blame_wait = std::chrono::milliseconds(100);
   // While serving: no rank finishes a collective or a step although one is in a step.
   Duration step_stall = std::chrono::seconds(60);
+  // While serving: a rank waits for another that has sent all or waits as well, and nothing moves.
+  Duration link_stall = std::chrono::milliseconds(1500);
+  // Doubling time for which the two are not placed together, if others can do.
+  Duration link_avoid_min = std::chrono::seconds(30), link_avoid_max = std::chrono::minutes(10);
   // While serving: a worker's heartbeats speak of another epoch.
   Duration wrong_epoch_wait = std::chrono::seconds(5);
   // After a loss, for workers that can carry on; then open requests end. Before the first

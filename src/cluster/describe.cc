@@ -136,7 +136,7 @@ WorkerStatus StatusOf(const State& state, const Worker& worker) {
                       .labels = worker.hello.labels,
                       .replica = worker.replica,
                       .rank = worker.replica.valid() ? worker.rank : -1,
-                      .memory_bytes = worker.memory_bytes,
+                      .memory_bytes = state.MemoryFor(worker, worker.replica),
                       .speed = worker.hello.devices[0].speed};
   if (worker.leaving) {
     status.state = WorkerState::kLeaving;
@@ -249,6 +249,14 @@ Snapshot State::Describe() const {
                                .state = WorkerState::kSetAside,
                                .reason = record.reason,
                                .set_aside_s = Seconds(record.set_aside_until - now)});
+  }
+  for (const auto& [key, link] : links) {
+    snapshot.links.push_back({.workers = link.workers,
+                              .hosts = link.hosts,
+                              .reason = link.reason,
+                              .age_s = Seconds(now - link.broken_at),
+                              .avoided_s = std::max(0.0, Seconds(link.avoid_until - now)),
+                              .failures = link.total});
   }
   return snapshot;
 }

@@ -21,9 +21,12 @@ enum class Mutant {
   kOverlookTimeout,  // a missing Capacity is waited for without end
   kOverlookStall,    // likewise a load that stands still
   kOverlookHang,     // likewise a step that stands still
+  kOverlookLink,     // likewise a broken link
+  kHastyLink,        // a rank that computes for long is taken for a broken link
   kStayDegraded,     // the wanted layout is not returned to
   kHoard,            // a replica keeps workers that another needs
   kLargestPool,      // the block count is that of the rank with most memory
+  kPromiseTwice,     // workers that share memory each get all of it
   kGiveUpTwice,      // a loss is given up again and again
   kNeverGiveUp,      // and this one never
   kRestless,         // every layout is worse than the next

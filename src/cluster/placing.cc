@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -39,6 +40,7 @@ class Placer {
       }
       Note(worker.memory_known_until);
     }
+    for (const auto& [key, link] : s_.links) Note(link.avoid_until);
     CollectFree();
     RestartDegraded();
     PlaceWaiting();
@@ -58,9 +60,9 @@ class Placer {
     if (time > s_.now) s_.place_at = std::min(s_.place_at, time);
   }
 
-  Candidate CandidateOf(const Worker& worker) const {
+  Candidate CandidateOf(const Worker& worker, ReplicaId replica = ReplicaId()) const {
     DeviceShape device = worker.hello.devices[0];
-    device.memory_bytes = worker.memory_bytes;
+    device.memory_bytes = s_.MemoryFor(worker, replica);
     return {worker.id, worker.hello.name, worker.hello.machine, device};
   }
 
@@ -99,10 +101,13 @@ class Placer {
 
   // Members that may stay, and free workers.
   std::vector<Candidate> OwnAndFree(const Replica& replica) const {
-    std::vector<Candidate> candidates = FreeFor(replica);
+    std::vector<Candidate> candidates;
+    for (const Candidate& candidate : FreeFor(replica)) {
+      candidates.push_back(CandidateOf(s_.workers.at(candidate.worker), replica.id));
+    }
     for (WorkerId member : replica.members) {
       const Worker& worker = s_.workers.at(member);
-      if (!worker.leaving) candidates.push_back(CandidateOf(worker));
+      if (!worker.leaving) candidates.push_back(CandidateOf(worker, replica.id));
     }
     SortByName(candidates);
     return candidates;
@@ -131,8 +136,24 @@ class Placer {
   }
 
   // fewest: no more workers than needed. may_degrade: any layout, if the wanted one is impossible.
+  // Without workers whose link has failed, if others can do, in a degraded layout too.
   Result<Choice> ChooseFor(const Replica& replica, const std::vector<Candidate>& candidates,
                            int workers_max, bool fewest, bool may_degrade) const {
+    const LinkRecord* avoided = nullptr;
+    std::optional<Choice> apart =
+        s_.ChooseApart(candidates, avoided, [&](const std::vector<Candidate>& rest) {
+          return ChooseFrom(replica, rest, workers_max, fewest, may_degrade || replica.has_served);
+        });
+    if (!apart) return ChooseFrom(replica, candidates, workers_max, fewest, may_degrade);
+    if (!apart->degraded) return *std::move(apart);
+    apart->why = StrCat("the link between workers \"", avoided->workers.first, "\" and \"",
+                        avoided->workers.second, "\" has failed and is avoided for a while");
+    if (!may_degrade) return absl::UnavailableError(apart->why);
+    return *std::move(apart);
+  }
+
+  Result<Choice> ChooseFrom(const Replica& replica, const std::vector<Candidate>& candidates,
+                            int workers_max, bool fewest, bool may_degrade) const {
     const PoolConfig& pool = s_.pool(replica);
     PlacementPolicy policy = WantedPolicy(pool);
     policy.devices_max = workers_max;
@@ -187,13 +208,17 @@ class Placer {
     return text;
   }
 
+  // Attempts of others that fail take workers for moments, again and again: the wait goes on.
   void NoteCandidates(Replica& replica) {
     if (replica.has_served) return;
     if (FreeFor(replica).empty()) {
-      replica.candidates_since.reset();
-    } else if (!replica.candidates_since) {
-      replica.candidates_since = s_.now;
+      if (!replica.candidates_gone_at) replica.candidates_gone_at = s_.now;
+      return;
     }
+    const bool long_gone =
+        replica.candidates_gone_at && s_.now - *replica.candidates_gone_at >= s_.options.settle;
+    if (!replica.candidates_since || long_gone) replica.candidates_since = s_.now;
+    replica.candidates_gone_at.reset();
   }
 
   // The first placement waits for the workers of the wanted layout, but not for ever.
@@ -234,7 +259,7 @@ class Placer {
         std::string reason(choice.status().message());
         const PoolConfig& pool = s_.pool(replica);
         const bool given = pool.tensor_parallel > 0 || pool.pipeline_parallel > 0;
-        if (given && !may_degrade && replica.candidates_since && pool.allow_degraded) {
+        if (given && !may_degrade && !FreeFor(replica).empty() && pool.allow_degraded) {
           StrAppend(reason, "; fewer may serve after ",
                     std::chrono::ceil<std::chrono::seconds>(s_.options.worker_wait).count(), " s");
         }
@@ -313,13 +338,14 @@ class Placer {
   std::vector<Wish> PlanTakingFrom(Replica& replica, const std::vector<Replica*>& donors) {
     std::vector<Candidate> rest = free_;
     for (WorkerId member : replica.members) {
-      if (!s_.workers.at(member).leaving) rest.push_back(CandidateOf(s_.workers.at(member)));
+      const Worker& worker = s_.workers.at(member);
+      if (!worker.leaving) rest.push_back(CandidateOf(worker, replica.id));
     }
     for (const Replica* donor : donors) {
       for (WorkerId member : donor->members) {
         const Worker& worker = s_.workers.at(member);
         if (worker.leaving) return {};  // the donor is about to change anyway
-        rest.push_back(CandidateOf(worker));
+        rest.push_back(CandidateOf(worker, donor->id));
       }
     }
     // Those that can take few workers choose first.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "staffel/cluster.h"
@@ -77,11 +78,21 @@ struct PoolStatus {
   std::vector<ReplicaStatus> replicas;
 };
 
+// A link between two workers' places that has failed while both lived.
+struct LinkStatus {
+  std::pair<std::string, std::string> workers, hosts;
+  std::string reason;    // of the last failure
+  double age_s = 0;      // since then
+  double avoided_s = 0;  // for how long still the two are not placed together where others can do
+  int64_t failures = 0;
+};
+
 struct Snapshot {
   std::vector<PoolStatus> pools;
   std::vector<WorkerStatus> workers;  // in the order they joined
   // Workers that are not connected and would not be used if they came back now.
   std::vector<WorkerStatus> absent;
+  std::vector<LinkStatus> links;
 };
 
 }  // namespace staffel::cluster

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ struct Worker {
   ReplicaId replica;
   int rank = -1;
   ReplicaId configured;  // whose Configure it has had, without Release since
+  bool may_hold = true;  // from before it joined: it has had neither Configure nor Release
   bool leaving = false;
   bool released = false;  // leaving, and told that it may
   double leaving_grace_s = 0;
@@ -37,6 +39,7 @@ struct Worker {
   // at least.
   int64_t memory_bytes = 0;
   Time memory_known_until = Time::max();
+  int64_t granted_bytes = 0;  // of a memory pool, for the current epoch
 
   // Of the current epoch:
   std::optional<Capacity> capacity;
@@ -46,7 +49,10 @@ struct Worker {
   Time heartbeat_at{};  // of this epoch
   Time heard_at{};      // of any heartbeat
   Time progress_at{};   // its heartbeat showed another step, collective or in_step
-  Time agreed_at{};     // its heartbeat named this epoch
+  // Since when it has been in a wait that nothing can end, and heartbeats of that wait since then.
+  std::optional<Time> cut_since;
+  int cut_beats = 0;
+  Time agreed_at{};  // its heartbeat named this epoch
 };
 
 // What is remembered of a worker's name; outlives connections.
@@ -57,6 +63,16 @@ struct Record {
   int suspicion = 0;  // failures of connections that it took part in
   Time set_aside_until{};
   Status reason;
+};
+
+// What is remembered of the way between two machines, or two workers of one machine.
+struct LinkRecord {
+  std::pair<std::string, std::string> workers, hosts;  // as of the last failure
+  bool machines_apart = false;
+  std::string reason;
+  Time broken_at{}, avoid_until{};
+  int failures = 0;   // without a proven epoch over it since
+  int64_t total = 0;  // failures ever
 };
 
 enum class Phase { kWaiting, kConfiguring, kLoading, kServing };
@@ -93,7 +109,8 @@ struct Replica {
   int64_t losses = 0, planned_changes = 0;
 
   bool idle = false;
-  std::optional<Time> candidates_since;  // until it has served: free workers are there
+  // Until it has served: since when free workers are there, and when the last one was gone again.
+  std::optional<Time> candidates_since, candidates_gone_at;
   std::optional<Time> improvable_since;
   int improve_failures = 0;
   Time improve_after{};
@@ -109,7 +126,9 @@ struct State {
   std::vector<PoolConfig> pools;
   std::vector<Replica> replicas;  // index: ReplicaId
   std::map<WorkerId, Worker> workers;
-  std::map<std::string, Record> records;  // by worker name
+  std::map<std::string, Record> records;                            // by worker name
+  std::map<std::pair<std::string, std::string>, LinkRecord> links;  // by LinkKey
+  std::map<std::string, int64_t> memory_pools;  // most that was ever seen of it, by name
   uint64_t join_count = 0;
   Time joined_at{};  // the last join
   Time now{};
@@ -123,6 +142,7 @@ struct State {
 
   // ---- workers.cc
   void Join(WorkerId id, const Hello& hello, const std::string& address);
+  void NoteMemory(const Hello& hello);
   void Gone(WorkerId id, const Status& reason);
   void Hear(Worker& worker, const Capacity& capacity);
   void Hear(Worker& worker, const FormProgress& progress);
@@ -137,8 +157,15 @@ struct State {
   Record& RecordOf(const Worker& worker) { return records[worker.hello.name]; }
   Replica* ReplicaOf(const Worker& worker);  // that it is a rank of, or null
 
+  // What the worker may use as a rank of that replica (or of one that has no ranks now): of memory
+  // that other workers take from as well, an equal part of what ranks of other replicas leave.
+  int64_t MemoryFor(const Worker& worker, ReplicaId replica) const;
+  int64_t ReservedBytes(const Worker& rank) const;
+
   // ---- attempt.cc
   void Begin(Replica& replica, Choice choice, bool improving);
+  void LetGo(Worker& worker);
+  void ReleaseNeighbours(const Replica& replica);
   void StartForming(Replica& replica);
   void CheckFormed(Replica& replica);
   void JudgeForming(Replica& replica);
@@ -158,6 +185,23 @@ struct State {
   void CheckTimers(Replica& replica);
   void CheckServing(Replica& replica);
   Time TimerOf(const Replica& replica) const;
+
+  // ---- links.cc
+  void NoteWaiting(Worker& worker, const Heartbeat& beat);  // before it becomes the last one
+  int CutFrom(const Replica& replica, int rank) const;
+  bool CheckLinks(Replica& replica);  // serving; true: one is broken, and the epoch has ended
+  void LinkBroken(Replica& replica, int rank, int peer);
+  static std::pair<std::string, std::string> LinkKey(const Worker& a, const Worker& b);
+  void SuspectLink(const Worker& a, const Worker& b, const std::string& reason);
+  // Null: the two may be ranks of one replica.
+  const LinkRecord* AvoidedLink(WorkerId a, WorkerId b) const;
+  // The best choice of `choose` without two workers whose link is avoided; nothing if there is
+  // none. avoided: one such link among the candidates; null: there is none, nothing was chosen.
+  std::optional<Choice> ChooseApart(
+      const std::vector<Candidate>& candidates, const LinkRecord*& avoided,
+      const std::function<Result<Choice>(const std::vector<Candidate>&)>& choose,
+      int depth = 0) const;
+  void ForgiveLinks(const Replica& replica);
 
   // ---- placing.cc
   void Place();

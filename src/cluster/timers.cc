@@ -73,6 +73,7 @@ void State::CheckServing(Replica& replica) {
       behind = &worker;
     }
   }
+  if (CheckLinks(replica)) return;
   if (in_step && now >= progress_at + options.step_stall && !IsMutant(Mutant::kOverlookHang)) {
     StepFailed(replica, behind->rank,
                absl::DeadlineExceededError(

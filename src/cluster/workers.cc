@@ -59,6 +59,43 @@ bool State::LabelsMatch(const PoolConfig& pool, const Worker& worker) const {
   });
 }
 
+// Who comes later sees what others have taken as missing: the most that was told is all there is.
+void State::NoteMemory(const Hello& hello) {
+  if (hello.memory_pool.empty()) return;
+  std::erase_if(memory_pools, [&](const auto& pool) {
+    return std::none_of(workers.begin(), workers.end(), [&](const auto& worker) {
+      return worker.second.hello.memory_pool == pool.first;
+    });
+  });
+  int64_t& total = memory_pools[hello.memory_pool];
+  if (!hello.devices.empty()) total = std::max(total, hello.devices[0].memory_bytes);
+}
+
+int64_t State::ReservedBytes(const Worker& rank) const {
+  const Replica& replica = replicas[rank.replica.value];
+  if (replica.block_count == 0 || !rank.capacity) return rank.granted_bytes;
+  const Capacity& capacity = *rank.capacity;
+  return std::min(rank.granted_bytes,
+                  capacity.weight_bytes + replica.block_count * capacity.kv_bytes_per_block);
+}
+
+int64_t State::MemoryFor(const Worker& worker, ReplicaId replica) const {
+  const std::string& pool = worker.hello.memory_pool;
+  if (pool.empty() || worker.memory_bytes == 0 || IsMutant(Mutant::kPromiseTwice)) {
+    return worker.memory_bytes;
+  }
+  int64_t left = memory_pools.at(pool), count = 0;
+  for (const auto& [id, other] : workers) {
+    if (other.hello.memory_pool != pool) continue;
+    if (other.replica.valid() && other.replica != replica) {
+      left -= ReservedBytes(other);
+    } else if (!other.leaving) {
+      ++count;
+    }
+  }
+  return std::min(worker.memory_bytes, std::max<int64_t>(left / std::max<int64_t>(count, 1), 1));
+}
+
 void State::Join(WorkerId id, const Hello& hello, const std::string& address) {
   STAFFEL_CHECK(workers.find(id) == workers.end()) << "worker " << id << " joins twice";
   for (const auto& [other_id, other] : workers) {
@@ -76,9 +113,13 @@ void State::Join(WorkerId id, const Hello& hello, const std::string& address) {
              });
     });
   }
+  NoteMemory(hello);
   Worker& worker = workers[id];
   worker.id = id;
   worker.hello = Sanitised(hello);
+  if (!hello.memory_pool.empty()) {
+    worker.hello.devices[0].memory_bytes = memory_pools.at(hello.memory_pool);
+  }
   worker.address = address;
   worker.join_order = join_count++;
   worker.memory_bytes = worker.hello.devices[0].memory_bytes;
@@ -218,6 +259,7 @@ void State::Hear(Worker& worker, const Heartbeat& heartbeat) {
       last.collective != heartbeat.collective || last.in_step != heartbeat.in_step) {
     worker.progress_at = now;
   }
+  NoteWaiting(worker, heartbeat);
   worker.heartbeat = heartbeat;
   worker.heartbeat_at = worker.agreed_at = now;
 }
@@ -249,9 +291,7 @@ void State::ReleaseLeavers() {
   for (auto& [id, worker] : workers) {
     if (!worker.leaving || worker.released || worker.replica.valid()) continue;
     worker.released = true;
-    if (IsMutant(Mutant::kForgetRelease)) continue;
-    Send(id, Release{worker.configured});
-    worker.configured = ReplicaId();
+    if (!IsMutant(Mutant::kForgetRelease)) LetGo(worker);
   }
 }
 

@@ -1,6 +1,6 @@
 """Hosts as network namespaces, joined by a switch: `eth0` of each in one network, `eth1` in a second one.
 
-The test itself is in both networks, through veth pairs of its own. Needs root and iproute2.
+The test itself is in both networks, through veth pairs of its own. Needs root, iproute2 and iptables.
 """
 import os
 import pathlib
@@ -100,6 +100,15 @@ class Hosts:
 
     def mend(self, host, network=0):
         run("ip", "-n", self.switch, "link", "set", f"p{host}n{network}", "up")
+
+    def block(self, host, port):
+        """Packets from and to that TCP port vanish at the host, of either side of a connection; all else passes."""
+        for chain in "INPUT", "OUTPUT":
+            for end in "--sport", "--dport":
+                run(*self.inside(host), "iptables", "-I", chain, "-p", "tcp", end, port, "-j", "DROP")
+
+    def unblock(self, host):
+        run(*self.inside(host), "iptables", "-F")
 
     def ends(self, host, network):
         """Both ends of its cable: what it sends, what it gets."""

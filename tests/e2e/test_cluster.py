@@ -1,10 +1,12 @@
 """Layouts of several worker processes: the same answers as one process, and what /v1/cluster tells of them."""
+import signal
+import tempfile
 import time
 import unittest
 
-from cluster import Cluster
+from cluster import Cluster, Process
 from compare import assert_same
-from harness import MODELS, NO_END, SMOLLM2, Server, at_once
+from harness import BINARY, MODELS, NO_END, SMOLLM2, Server, at_once
 
 QWEN = MODELS / "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 GEMMA = MODELS / "gemma-3-270m-q4_k_m.gguf"
@@ -104,6 +106,22 @@ class Status(unittest.TestCase):
             self.assertIn("waits for 1 more worker", health.body.decode())
             cluster.add_worker()
             cluster.wait_layout(2, 1)
+
+    def test_a_worker_without_a_name_keeps_its_own_over_restarts(self):
+        with tempfile.TemporaryDirectory() as cache, Cluster(SMOLLM2, tp=2, start=False) as cluster:
+            cluster.master.wait_live()
+            command = [BINARY, "worker", "--master", f"127.0.0.1:{cluster.cluster_port}", "--threads", 1, "--cache-dir", cache]
+            names = []
+            for _ in range(2):
+                workers = [Process(command) for _ in range(2)]
+                status = cluster.wait_for(lambda status: len(status["workers"]) == 2, what="two workers")
+                names.append({w["worker"] for w in status["workers"]})
+                for worker in workers:
+                    worker.send(signal.SIGKILL)
+                    worker.wait()
+                cluster.wait_for(lambda status: not status["workers"], what="no worker")
+            self.assertEqual(names[0], names[1])
+            self.assertEqual(len(names[0]), 2)
 
     def test_layouts_that_cannot_work_are_refused_with_their_numbers(self):
         for layout, numbers in (({"tp": 16}, ("16", "9")), ({"pp": 31}, ("31", "30"))):

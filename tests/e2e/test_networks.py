@@ -159,5 +159,57 @@ class Breaking(TwoHosts):
             self.hosts.light(1)
 
 
+class DataLink(TwoHosts):
+    """The data port is blocked while the control connections stay up."""
+    port = 7345
+
+    def broken(self, comes_back):
+        fixed = (("--data-port", self.port),) * 2
+        with self.cluster(worker_options=fixed) as (master, workers):
+            reply, long = [], {**FIELDS, "max_tokens": 300}
+            expected = master.complete(PROMPT, **long)
+            stream = threading.Thread(target=lambda: reply.append(master.complete(PROMPT, **long)))
+            stream.start()
+            time.sleep(.3)
+            self.hosts.block(1, self.port)
+            self.addCleanup(self.hosts.unblock, 1)
+            start = time.monotonic()
+            while not (links := master.get("/v1/cluster").json["broken_links"]):
+                self.assertLess(time.monotonic() - start, 4, "the broken link was not noticed")
+                time.sleep(.05)
+            noticed_s = time.monotonic() - start
+            self.assertLess(noticed_s, 2.5)
+            print(f"noticed after {noticed_s:.2f} s")
+            self.assertEqual(sorted(links[0]["workers"]), ["w0", "w1"])
+            for text in (links[0]["reason"], master.output()):
+                for part in ("the data link between rank", '"w0"', '"w1"', self.hosts.ip(0), self.hosts.ip(1)):
+                    self.assertIn(part, text)
+            stream.join()
+            assert_same(self, expected, reply[0], "over the broken link")
+            self.assertIn("link between workers", master.get("/health").json["degraded"])
+            self.assertRegex(master.get("/metrics").body.decode(), r'staffel_link_failures_total\{[^}]*peer="w[01]"[^}]*\} 1')
+            self.assertTrue(all(worker.running() for worker in workers))
+            self.hosts.unblock(1)
+            if not comes_back:
+                return
+            start = time.monotonic()
+            while len(self.ranks(master)) < 2 or master.get("/health").status != 200:
+                self.assertLess(time.monotonic() - start, 60, "the link is not used again")
+                time.sleep(.1)
+            self.check(master)
+
+
+class DataLinkOfTensorRanks(DataLink):
+    def test_blocked(self):
+        self.broken(comes_back=True)
+
+
+class DataLinkOfStages(DataLink):
+    layout = ("--pp", 2)
+
+    def test_blocked(self):
+        self.broken(comes_back=False)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,9 +1,11 @@
 """Starting, stopping, ports, keys, health, metrics, bad model files."""
 import contextlib
 import ctypes
+import http.client
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -89,6 +91,24 @@ class StartAndStop(WithFolder):
             self.assertLessEqual(seen, {200, 503})
         finally:
             server.stop()
+
+    def test_workers_that_cannot_be_started_end_the_server_in_order(self):
+        binary = self.folder / "staffel"
+        shutil.copy(BINARY, binary)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        process = subprocess.Popen([binary, "serve", SMOLLM2, "--tp", "2", "--host", "127.0.0.1", "--port", str(port)],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        binary.chmod(0)   # it runs, but cannot be run again
+        while process.poll() is None:   # its end must not be disturbed by who asks
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+                connection.request("GET", "/v1/cluster")
+                connection.getresponse().read()
+        output = process.stdout.read()
+        process.stdout.close()
+        self.assertEqual(process.returncode, 1, output)
+        self.assertIn("the workers cannot be started", output)
 
     def test_sd_notify_tells_ready_and_stopping(self):
         path = str(self.folder / "n.sock")

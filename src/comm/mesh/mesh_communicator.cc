@@ -146,9 +146,15 @@ class MeshCommunicator final : public Communicator {
   }
 
   CommStats stats() const override {
-    return {collectives_.load(std::memory_order_relaxed), wait_s_.load(std::memory_order_relaxed),
-            wire_s_.load(std::memory_order_relaxed), bytes_sent_.load(std::memory_order_relaxed),
-            bytes_received_.load(std::memory_order_relaxed)};
+    CommStats stats = {
+        collectives_.load(std::memory_order_relaxed), wait_s_.load(std::memory_order_relaxed),
+        wire_s_.load(std::memory_order_relaxed), bytes_sent_.load(std::memory_order_relaxed),
+        bytes_received_.load(std::memory_order_relaxed)};
+    stats.waiting_for = waiting_for_.load(std::memory_order_acquire);
+    if (stats.waiting_for >= 0) {
+      stats.waiting_s = std::max(0.0, SecondsSince(waiting_since_.load(std::memory_order_relaxed)));
+    }
+    return stats;
   }
 
  private:
@@ -332,7 +338,10 @@ class MeshCommunicator final : public Communicator {
       if (turn == Turn::kMismatch) return Fail(mismatch_.status, mismatch_.farewell);
       if (turn == Turn::kMoved) {
         if (armed) Disarm(peers, armed);
-        if (stuck > 0) waited_s += SecondsSince(stuck_since);
+        if (stuck > 0) {
+          waited_s += SecondsSince(stuck_since);
+          waiting_for_.store(-1, std::memory_order_relaxed);
+        }
         stuck = 0;
       }
       if (std::all_of(peers.begin(), peers.end(), [](const Peer* peer) { return peer->done(); })) {
@@ -346,6 +355,7 @@ class MeshCommunicator final : public Communicator {
         }
       }
       if (armed) {
+        TellWaiting(peers, stuck_since);
         Sleep(peers);
         Disarm(peers, armed);
       } else if (!MaySpin(stuck, stuck_since)) {
@@ -365,6 +375,26 @@ class MeshCommunicator final : public Communicator {
     }
     if (looks % kLooksPerClock != 0) return spin_.count() > 0;
     return std::chrono::steady_clock::now() - since < spin_;
+  }
+
+  // Waits that are worth a sleep can be seen from outside: for whom nothing is here, or else for
+  // whom there is no room.
+  void TellWaiting(absl::Span<Peer* const> peers, Time since) {
+    const Peer* awaited = nullptr;
+    size_t least = 0;
+    for (Peer* peer : peers) {
+      if (!peer->wants_input()) continue;
+      const size_t here = peer->link->Buffered();
+      if (awaited != nullptr && here >= least) continue;
+      awaited = peer;
+      least = here;
+    }
+    for (Peer* peer : peers) {
+      if (awaited == nullptr && peer->wants_room()) awaited = peer;
+    }
+    if (awaited == nullptr) return;
+    waiting_since_.store(since, std::memory_order_relaxed);
+    waiting_for_.store(awaited->rank, std::memory_order_release);
   }
 
   void Disarm(absl::Span<Peer* const> peers, bool& armed) {
@@ -445,6 +475,9 @@ class MeshCommunicator final : public Communicator {
   std::atomic<uint64_t> collectives_{0};
   std::atomic<double> wait_s_{0}, wire_s_{0};
   std::atomic<int64_t> bytes_sent_{0}, bytes_received_{0};
+  // Of the current call: see CommStats.
+  std::atomic<int> waiting_for_{-1};
+  std::atomic<Time> waiting_since_{Time{}};
 };
 
 }  // namespace

@@ -65,6 +65,16 @@ bool IsPermanent(grpc::StatusCode code) {
   }
 }
 
+// gRPC tells of a handshake that failed in words only.
+bool IsTlsFailure(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return false;
+  const std::string& text = status.error_message();
+  for (const char* word : {"handshake failed", "handshaker", "certificate", "CERTIFICATE", "SSL"}) {
+    if (text.find(word) != text.npos) return true;
+  }
+  return false;
+}
+
 class GrpcMasterLink final : public MasterLink {
  public:
   GrpcMasterLink(MasterLinkOptions options, std::shared_ptr<grpc::ChannelCredentials> credentials)
@@ -327,7 +337,16 @@ void GrpcMasterLink::ReportGone() {
   if (closing) return;
   bool permanent = !own_reason_.ok() && own_reason_.code() == absl::StatusCode::kInvalidArgument;
   Status reason = own_reason_;
-  if (reason.ok()) {
+  if (reason.ok() && IsTlsFailure(status_)) {
+    // Certificates are renewed while workers run: a later try may succeed.
+    reason = absl::UnauthenticatedError(
+        StrCat("no TLS with the master at ", options_.master, ": ",
+               options_.tls.ca.empty()
+                   ? "it shows a certificate and none is checked here; give --tls-ca"
+                   : StrCat("its certificate is not signed by --tls-ca ", options_.tls.ca,
+                            ", is not for ", "that host, or it refuses --tls-cert"),
+               " (", status_.error_message(), ")"));
+  } else if (reason.ok()) {
     permanent = IsPermanent(status_.error_code());
     const std::string what = status_.ok() ? "it ended the connection" : status_.error_message();
     reason = Status(status_.ok() ? absl::StatusCode::kUnavailable

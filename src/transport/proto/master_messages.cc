@@ -140,6 +140,7 @@ void Write(const Configure& configure, proto::MasterMessage& message) {
   options.set_max_sampled_rows(configure.options.max_sampled_rows);
   options.set_max_positions(configure.options.max_positions);
   options.set_activations(configure.options.activations);
+  out.set_memory_bytes(configure.memory_bytes);
 }
 
 Configure Read(const proto::Configure& in, Numbers& numbers) {
@@ -166,6 +167,7 @@ Configure Read(const proto::Configure& in, Numbers& numbers) {
       numbers.Int(options.max_sampled_rows(), "max_sampled_rows", 1);
   configure.options.max_positions = numbers.Int(options.max_positions(), "max_positions", 1);
   configure.options.activations = numbers.Text(options.activations(), "activations", kNameBytesMax);
+  configure.memory_bytes = numbers.Count(in.memory_bytes(), "memory_bytes");
   return configure;
 }
 

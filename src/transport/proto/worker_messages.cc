@@ -86,6 +86,9 @@ void Write(const Heartbeat& heartbeat, proto::WorkerMessage& message) {
   out.set_bytes_sent(heartbeat.bytes_sent);
   out.set_bytes_received(heartbeat.bytes_received);
   out.set_resident_bytes(heartbeat.resident_bytes);
+  out.set_running_step(heartbeat.running_step);
+  out.set_waiting_for(heartbeat.waiting_for + 1);
+  out.set_waiting_s(heartbeat.waiting_s);
 }
 
 Heartbeat Read(const proto::Heartbeat& in, Numbers& numbers) {
@@ -102,6 +105,9 @@ Heartbeat Read(const proto::Heartbeat& in, Numbers& numbers) {
   heartbeat.bytes_sent = numbers.Count(in.bytes_sent(), "bytes_sent");
   heartbeat.bytes_received = numbers.Count(in.bytes_received(), "bytes_received");
   heartbeat.resident_bytes = numbers.Count(in.resident_bytes(), "resident_bytes");
+  heartbeat.running_step = in.running_step();
+  heartbeat.waiting_for = numbers.Int(in.waiting_for(), "waiting_for") - 1;
+  heartbeat.waiting_s = numbers.Real(in.waiting_s(), "waiting_s");
   return heartbeat;
 }
 
@@ -129,6 +135,7 @@ void WriteHello(const Hello& hello, proto::Hello& out) {
   out.set_name(hello.name);
   out.set_host(hello.host);
   out.set_machine(hello.machine);
+  out.set_memory_pool(hello.memory_pool);
   for (const DeviceShape& device : hello.devices) {
     proto::Device& added = *out.add_devices();
     added.set_kind(device.device.kind);
@@ -153,6 +160,7 @@ Result<Hello> ReadHello(const proto::Hello& in) {
   if (hello.name.empty()) numbers.Refuse("the worker's name is empty");
   hello.host = numbers.Text(in.host(), "the host's name", kNameBytesMax);
   hello.machine = numbers.Text(in.machine(), "machine", kNameBytesMax);
+  hello.memory_pool = numbers.Text(in.memory_pool(), "memory_pool", kNameBytesMax);
   if (in.devices_size() == 0) numbers.Refuse("the worker has no device");
   if (numbers.TooMany(in.devices_size(), kListMax, "devices")) return numbers.status();
   for (const proto::Device& device : in.devices()) {

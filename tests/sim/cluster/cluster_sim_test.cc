@@ -41,8 +41,9 @@ TEST(ClusterSimulation, EveryWorldIsRight) {
     FAIL() << "STAFFEL_SEED=" << seed << " repeats it: " << result.failure;
   }
   for (const auto& [what, count] : coverage) std::cout << what << ": " << count << "\n";
-  for (const char* what : {"serving", "losses", "planned changes", "gave up", "disconnects",
-                           "leaves", "failed steps", "parted", "stalls", "weights kept", "twins"}) {
+  for (const char* what :
+       {"serving", "losses", "planned changes", "gave up", "disconnects", "leaves", "failed steps",
+        "parted", "stalls", "broken links", "long steps", "weights kept", "twins"}) {
     EXPECT_GT(coverage[what], static_cast<int64_t>(worlds / 20)) << what;
   }
 }

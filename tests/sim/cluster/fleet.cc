@@ -10,10 +10,12 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
+constexpr int kMachines = 3;
+
 Slot MakeSlot(std::mt19937_64& random, int index) {
   Slot slot;
   slot.name = StrCat("w", index);
-  const int machine = Pick(random, 1, 3);
+  const int machine = Pick(random, 1, kMachines);
   slot.host = StrCat("host-", machine);
   slot.machine = StrCat("machine-", machine);
   slot.memory_bytes = Pick(random, 30, 1000) * kMiB;
@@ -61,6 +63,14 @@ std::vector<Slot> MakeSlots(std::mt19937_64& random, const std::vector<PoolConfi
   std::vector<Slot> slots;
   const int count = Pick(random, 1, 7);
   for (int i = 0; i < count; ++i) slots.push_back(MakeSlot(random, i));
+  std::map<std::string, int64_t> shared_bytes;
+  for (int i = 1; i <= kMachines; ++i) {
+    shared_bytes[StrCat("machine-", i)] = Pick(random, 60, 1500) * kMiB;
+  }
+  for (Slot& slot : slots) {
+    slot.shares = Chance(random, 50);
+    if (slot.shares) slot.memory_bytes = slot.told_bytes = shared_bytes.at(slot.machine);
+  }
   // Enough of what every pool asks for, for the end.
   for (const PoolConfig& pool : pools) {
     const int need = std::max(pool.tensor_parallel, 1) * std::max(pool.pipeline_parallel, 1) *

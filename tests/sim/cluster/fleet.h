@@ -31,6 +31,7 @@ struct Slot {
   std::string name, host, machine;
   int64_t memory_bytes = 0;  // there is
   int64_t told_bytes = 0;    // in Hello
+  bool shares = false;       // memory_bytes are its machine's, for all that share there
   double speed = 1;
   std::map<std::string, std::string> labels;
   bool fresh = false;  // joins when all is calm
@@ -48,7 +49,9 @@ struct Slot {
   bool formed = false;
   Time left_epoch_at{};
   Heartbeat heartbeat;
-  std::string held;  // the shard whose weights it has
+  std::string held;        // the shard whose weights it has
+  int64_t held_bytes = 0;  // that and its KV
+  bool brought = false;    // it held them when it joined, and the master has not spoken to it since
 };
 
 inline int Pick(std::mt19937_64& random, int min, int max) {

@@ -1,28 +1,7 @@
-#include "tests/sim/cluster/world.h"
-
-#include <algorithm>
-#include <functional>
-#include <memory>
-#include <random>
-#include <set>
-#include <utility>
-
-#include "base/strings.h"
-#include "cluster/manager.h"
-#include "plan/placement.h"
-#include "tests/sim/cluster/fleet.h"
-#include "tests/sim/cluster/referee.h"
+#include "tests/sim/cluster/world_state.h"
 
 namespace staffel::cluster::sim {
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-constexpr auto kChaos = seconds(40);
-constexpr auto kCalm = seconds(160);
-constexpr auto kAtRest = seconds(30);    // before the end nothing may change any more
-constexpr auto kDeadAfter = seconds(1);  // silence that ends a connection
 
 std::string KeyOf(ReplicaId replica, const RankShard& shard) {
   return StrCat(replica.value, ":", shard.layers.begin, "-", shard.layers.end, ":",
@@ -30,97 +9,7 @@ std::string KeyOf(ReplicaId replica, const RankShard& shard) {
                 shard.ffn.end);
 }
 
-// More than one rank alone needs for the model.
-int64_t EasilyNeeded(const PoolConfig& pool) {
-  RankShard whole;
-  whole.layers = {0, pool.shape.layers};
-  whole.q_heads = {0, pool.shape.q_heads};
-  whole.kv_heads = {0, pool.shape.kv_heads};
-  whole.ffn = {0, pool.shape.ffn};
-  whole.vocab = {0, pool.shape.vocab};
-  return 2 * (WeightBytes(pool.shape, whole) + pool.kv_memory_bytes +
-              KvBytes(pool.shape, whole, 64 * pool.max_model_len));
-}
-
-class World {
- public:
-  World(uint64_t seed, const WorldOptions& options) : options_(options), random_(seed) {}
-
-  WorldResult Run();
-
- private:
-  int Pick(int min, int max) { return sim::Pick(random_, min, max); }
-  bool Chance(int percent) { return sim::Chance(random_, percent); }
-  Duration Between(Duration min, Duration max) {
-    return Duration(
-        std::uniform_int_distribution<Duration::rep>(min.count(), max.count())(random_));
-  }
-  void At(Time time, std::function<void()> what) { events_.emplace(time, std::move(what)); }
-  void In(Duration delay, std::function<void()> what) { At(now_ + delay, std::move(what)); }
-  void Fail(const std::string& what) {
-    if (result_.failure.empty()) {
-      result_.failure =
-          StrCat("at ", std::chrono::duration<double>(now_ - kBegin).count(), " s: ", what);
-    }
-  }
-  void Trace(const std::string& line) {
-    if (options_.trace) {
-      result_.trace.push_back(
-          StrCat(std::chrono::duration<double>(now_ - kBegin).count(), " ", line));
-    }
-  }
-  void Count(const std::string& what) {
-    if (options_.coverage != nullptr) ++(*options_.coverage)[what];
-  }
-  bool calm() const { return now_ >= kBegin + kChaos; }
-
-  void CalmDown();
-
-  // ---- the manager
-  void Give(const std::string& what, const std::function<Actions()>& event);
-  void Carry(const Action& action);
-  void Tell(Slot& slot, const WorkerMessage& message);  // worker to master
-
-  // ---- workers
-  void StartProcess(int slot);
-  void Connect(int slot);
-  void Cut(int slot, Duration notice, const std::string& why);
-  void Kill(int slot, Duration restart);
-  void Deliver(int slot, const MasterMessage& message);
-  void OnConfigure(Slot& slot, const Configure& configure);
-  void OnForm(int slot, const Form& form);
-  void Load(int slot, int epoch, double share, Duration step);
-  void TryForm(ReplicaId replica, int epoch);
-  void Beat(int slot, WorkerId id);
-  bool Parted(const Slot& a, const Slot& b) const {
-    return parted_.count(std::minmax(a.name, b.name)) > 0;
-  }
-
-  // ---- trouble
-  void Trouble();
-  void FailStep();
-  bool CanDoWithout(const Slot& leaver) const;
-  void WatchWaiting();
-
-  static constexpr Time kBegin = Time() + std::chrono::hours(1);
-  const WorldOptions options_;
-  std::mt19937_64 random_;
-  WorldResult result_;
-  Time now_ = kBegin;
-  std::multimap<Time, std::function<void()>> events_;
-  Options cluster_;
-  std::vector<PoolConfig> pools_;
-  std::unique_ptr<Manager> manager_;
-  std::unique_ptr<Referee> referee_;
-  std::vector<Slot> slots_;
-  std::map<WorkerId, int> slot_of_;
-  std::set<std::pair<std::string, std::string>> parted_;
-  std::map<std::pair<ReplicaId, int>, std::set<int>> ready_;  // (replica, epoch): ranks
-  std::set<std::pair<ReplicaId, int>> stalled_;
-  std::map<std::pair<ReplicaId, WorkerId>, Time> waiting_together_;  // since when
-  uint64_t next_worker_ = 1;
-  int configures_at_rest_ = 0;
-};
+}  // namespace
 
 WorldResult World::Run() {
   pools_ = MakePools(random_);
@@ -128,7 +17,10 @@ WorldResult World::Run() {
   cluster_.secret_key = {1, 2};
   cluster_.capacity_timeout = seconds(2);
   cluster_.load_stall = seconds(3);
-  cluster_.step_stall = seconds(4);
+  cluster_.step_stall = seconds(10);
+  cluster_.link_stall = seconds(2);
+  cluster_.link_avoid_min = seconds(5);
+  cluster_.link_avoid_max = seconds(20);
   cluster_.wrong_epoch_wait = milliseconds(2500);
   cluster_.worker_wait = seconds(10);
   cluster_.improve_patience = seconds(5);
@@ -187,6 +79,7 @@ void World::CalmDown() {
   Trace("calm");
   parted_.clear();
   stalled_.clear();
+  stalls_.clear();
   for (size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].mood = Mood::kGood;
     if (!slots_[i].alive && !slots_[i].fresh) {
@@ -250,6 +143,11 @@ void World::Carry(const Action& action) {
     Trace("  SERVING");
   } else if (const auto* lost = std::get_if<ReplicaLost>(&action)) {
     Count(lost->planned ? "planned changes" : "losses");
+    const bool link = lost->reason.message().find("data link") != std::string::npos;
+    const auto stall = stalls_.find({lost->replica, lost->epoch});
+    if (link && (stall == stalls_.end() || stall->second.peer < 0)) {
+      Fail("a link that works is taken for broken");
+    }
   } else if (std::holds_alternative<ReplicaGaveUp>(action)) {
     Count("gave up");
   }
@@ -275,13 +173,14 @@ void World::StartProcess(int index) {
   if (slot.alive) return;
   slot.alive = true;
   slot.leaving = false;
-  slot.held.clear();
+  Drop(slot);
   Connect(index);
 }
 
 void World::Connect(int index) {
   Slot& slot = slots_[index];
   slot.connected = true;
+  slot.brought = true;
   slot.replica = ReplicaId();
   slot.id = WorkerId(next_worker_++);
   slot_of_[slot.id] = index;
@@ -290,7 +189,9 @@ void World::Connect(int index) {
   hello.host = slot.host;
   hello.machine = slot.machine;
   hello.labels = slot.labels;
-  hello.devices = {{.memory_bytes = slot.told_bytes, .speed = slot.speed}};
+  if (slot.shares) hello.memory_pool = slot.machine;
+  const int64_t told = slot.shares ? FreeBytes(slot) : slot.told_bytes;
+  hello.devices = {{.memory_bytes = told, .speed = slot.speed}};
   referee_->Joined(slot.id, hello);
   Give(StrCat("join ", slot.name),
        [&] { return manager_->OnJoin(now_, slot.id, hello, "10.0.0.1:1"); });
@@ -315,6 +216,7 @@ void World::Kill(int index, Duration restart) {
   Slot& slot = slots_[index];
   Trace(StrCat("kill ", slot.name));
   slot.alive = false;
+  Drop(slot);
   Cut(index, Between(milliseconds(0), milliseconds(5)), "connection closed");
   if (restart >= Duration::zero()) In(restart, [this, index] { StartProcess(index); });
 }
@@ -330,25 +232,45 @@ void World::Deliver(int index, const MasterMessage& message) {
       slot.replica = ReplicaId();
       slot.left_epoch_at = now_;
     }
-  } else if (std::holds_alternative<Release>(message)) {
-    slot.held.clear();
+  } else if (const auto* release = std::get_if<Release>(&message)) {
+    if (!release->replica.valid()) Fail("a Release names no replica");
+    Drop(slot);
     if (slot.leaving) Kill(index, Between(milliseconds(200), seconds(3)));
   }
 }
 
 void World::OnConfigure(Slot& slot, const Configure& configure) {
+  slot.brought = false;
   slot.replica = configure.replica;
   slot.epoch = configure.plan.epoch;
   slot.rank = configure.rank;
   slot.plan = configure.plan;
   slot.formed = false;
   slot.heartbeat = {};
+  if (slot.held != KeyOf(slot.replica, configure.plan.ranks[slot.rank])) Drop(slot);
   if (slot.mood == Mood::kSilent) return;
+  Offer(slot, configure, now_ + seconds(1));
+}
+
+// Waits a moment for what others of the machine are giving up.
+void World::Offer(Slot& slot, const Configure& configure, Time deadline) {
+  if (slot.shares && FreeBytes(slot) < configure.memory_bytes && now_ < deadline) {
+    In(milliseconds(10), [this, id = slot.id, configure, deadline] {
+      Slot& again = slots_[slot_of_.at(id)];
+      if (again.connected && again.id == id && again.replica == configure.replica &&
+          again.epoch == configure.plan.epoch) {
+        Offer(again, configure, deadline);
+      }
+    });
+    return;
+  }
   const PoolConfig& pool = pools_[manager_->pool_of(configure.replica)];
   const RankShard& shard = configure.plan.ranks[configure.rank];
   Capacity capacity{.replica = configure.replica, .epoch = slot.epoch};
   capacity.weight_bytes = WeightBytes(pool.shape, shard);
-  capacity.memory_bytes = slot.memory_bytes - capacity.weight_bytes;
+  int64_t usable = FreeBytes(slot);
+  if (configure.memory_bytes > 0) usable = std::min(usable, configure.memory_bytes);
+  capacity.memory_bytes = usable - capacity.weight_bytes;
   capacity.kv_bytes_per_block = KvBytes(pool.shape, shard, pool.options.block_size);
   capacity.comm_address = StrCat("comm-", slot.id.value);
   if (slot.mood == Mood::kRefuses) {
@@ -363,14 +285,60 @@ void World::OnConfigure(Slot& slot, const Configure& configure) {
   if (Chance(5)) Tell(slot, capacity);
 }
 
+void World::Drop(Slot& slot) {
+  slot.held.clear();
+  slot.held_bytes = 0;
+}
+
+int64_t World::FreeBytes(const Slot& slot) const {
+  int64_t free = slot.memory_bytes;
+  if (!slot.shares) return free;
+  for (const Slot& other : slots_) {
+    if (&other != &slot && other.shares && other.machine == slot.machine) free -= other.held_bytes;
+  }
+  return free;
+}
+
 void World::OnForm(int index, const Form& form) {
-  Slot& slot = slots_[index];
+  const Slot& slot = slots_[index];
   if (slot.replica != form.replica || slot.epoch != form.epoch) return;
-  const std::string key = KeyOf(slot.replica, slot.plan.ranks[slot.rank]);
+  TakeMemory(index, slot.id, slot.epoch, form.block_count, now_ + seconds(1));
+}
+
+// Waits a moment for what others of the machine are giving up.
+void World::TakeMemory(int index, WorkerId id, int epoch, int block_count, Time deadline) {
+  Slot& slot = slots_[index];
+  if (!slot.connected || slot.id != id || !slot.replica.valid() || slot.epoch != epoch) return;
+  const RankShard& shard = slot.plan.ranks[slot.rank];
+  const std::string key = KeyOf(slot.replica, shard);
   const bool kept = slot.held == key;
+  const PoolConfig& pool = pools_[manager_->pool_of(slot.replica)];
+  const int64_t bytes = WeightBytes(pool.shape, shard) +
+                        block_count * KvBytes(pool.shape, shard, pool.options.block_size);
+  if (slot.shares && FreeBytes(slot) < bytes) {
+    if (now_ < deadline) {
+      return In(milliseconds(10), [this, index, id, epoch, block_count, deadline] {
+        TakeMemory(index, id, epoch, block_count, deadline);
+      });
+    }
+    // The master cannot know what a worker still holds of whom it does not hear, or which has just
+    // come back with what it held.
+    const bool squatted = std::any_of(slots_.begin(), slots_.end(), [&](const Slot& other) {
+      return other.machine == slot.machine && (!other.connected || other.brought) &&
+             other.held_bytes > 0;
+    });
+    if (!squatted) Fail(StrCat("memory of ", slot.machine, " is promised twice"));
+    Count("memory taken meanwhile");
+    Drop(slot);
+    Tell(slot, Formed{.replica = slot.replica,
+                      .epoch = epoch,
+                      .status = absl::ResourceExhaustedError("others have taken memory")});
+    return;
+  }
   if (kept) Count("weights kept");
   slot.held = key;
-  Load(index, slot.epoch, 0, kept ? milliseconds(1) : Between(milliseconds(10), milliseconds(500)));
+  slot.held_bytes = bytes;
+  Load(index, epoch, 0, kept ? milliseconds(1) : Between(milliseconds(10), milliseconds(500)));
 }
 
 void World::Load(int index, int epoch, double share, Duration step) {
@@ -386,7 +354,7 @@ void World::Load(int index, int epoch, double share, Duration step) {
     return;
   }
   if (slot.mood == Mood::kCannotForm) {
-    slot.held.clear();
+    Drop(slot);
     Tell(slot, Formed{.replica = replica,
                       .epoch = epoch,
                       .status = absl::InternalError("disk full: 3 MiB left")});
@@ -423,7 +391,12 @@ void World::Beat(int index, WorkerId id) {
   beat.epoch = slot.epoch;
   if (slot.mood == Mood::kDeaf) --beat.epoch;
   if (slot.replica.valid() && slot.formed) {
-    if (stalled_.count({slot.replica, slot.epoch}) > 0) {
+    beat.waiting_for = -1;
+    beat.waiting_s = 0;
+    const auto stall = stalls_.find({slot.replica, slot.epoch});
+    if (stall != stalls_.end()) {
+      BeatStalled(slot, stall->second);
+    } else if (stalled_.count({slot.replica, slot.epoch}) > 0) {
       beat.in_step = true;
     } else {
       beat.step += static_cast<uint64_t>(Pick(0, 3));
@@ -434,150 +407,6 @@ void World::Beat(int index, WorkerId id) {
   Tell(slot, beat);
   In(seconds(1), [this, index, id] { Beat(index, id); });
 }
-
-// ---- trouble
-
-void World::Trouble() {
-  if (calm()) return;
-  In(Between(milliseconds(50), seconds(3)), [this] { Trouble(); });
-  const int index = Pick(0, static_cast<int>(slots_.size()) - 1);
-  Slot& slot = slots_[index];
-  switch (Pick(0, 9)) {
-    case 0:
-    case 1:
-      if (slot.alive) {
-        Kill(index, Chance(10) ? Duration(-1) : Between(milliseconds(100), seconds(8)));
-      }
-      break;
-    case 2:  // stopped, or its link is cut: silence, then it comes back as it was
-      if (!slot.connected) break;
-      Trace(StrCat("silence of ", slot.name));
-      Cut(index, kDeadAfter, "no heartbeat for 1 s");
-      In(kDeadAfter + Between(milliseconds(1), seconds(5)), [this, index] {
-        if (slots_[index].alive && !slots_[index].connected) Connect(index);
-      });
-      break;
-    case 3:
-      if (!slot.connected || slot.leaving) break;
-      Count("leaves");
-      slot.leaving = true;
-      Tell(slot, Leaving{"SIGTERM", 5});
-      In(seconds(5), [this, index, id = slot.id] {
-        Slot& leaver = slots_[index];
-        if (!leaver.leaving || leaver.id != id) return;
-        if (leaver.connected && leaver.left_epoch_at + seconds(1) < now_ &&
-            !leaver.replica.valid()) {
-          Fail("a leaver that has nothing to do is not let go");
-        }
-        if (leaver.connected && CanDoWithout(leaver)) Fail("a leaver is kept without need");
-        Kill(index, seconds(1));
-      });
-      break;
-    case 4:
-    case 5:
-      FailStep();
-      break;
-    case 6:
-      slot.mood =
-          Chance(50) ? Mood::kGood : static_cast<Mood>(Pick(0, static_cast<int>(Mood::kEnd) - 1));
-      break;
-    case 7: {
-      const Slot& other = slots_[Pick(0, static_cast<int>(slots_.size()) - 1)];
-      if (other.name == slot.name || parted_.size() > 2) {
-        parted_.clear();
-      } else {
-        parted_.insert(std::minmax(slot.name, other.name));
-      }
-      break;
-    }
-    case 8: {
-      const ReplicaId replica(Pick(0, manager_->replica_count() - 1));
-      if (Chance(30) && referee_->serves(replica)) {
-        Count("stalls");
-        const int epoch = referee_->epoch(replica);
-        stalled_.insert({replica, epoch});
-        In(cluster_.step_stall + seconds(6), [this, replica, epoch] {
-          if (stalled_.count({replica, epoch}) > 0 && referee_->serves(replica) &&
-              referee_->epoch(replica) == epoch) {
-            Fail("a step that stands still is not noticed");
-          }
-        });
-      }
-      Give("idle", [&] { return manager_->OnReplicaIdle(now_, replica, Chance(60)); });
-      break;
-    }
-    case 9:  // the same name again, before the master knows that the old one is gone
-      if (!slot.connected) break;
-      Trace(StrCat("twin of ", slot.name));
-      Count("twins");
-      Cut(index, kDeadAfter, "no heartbeat for 1 s");
-      In(Between(milliseconds(1), milliseconds(500)), [this, index] {
-        if (slots_[index].alive && !slots_[index].connected) Connect(index);
-      });
-      break;
-  }
-}
-
-// A replica that has never served does not wait for ever beside a worker that could hold it alone.
-void World::WatchWaiting() {
-  if (calm()) return;
-  In(seconds(1), [this] { WatchWaiting(); });
-  std::map<std::pair<ReplicaId, WorkerId>, Time> together;
-  const Snapshot snapshot = manager_->Describe(now_);
-  for (size_t p = 0; p < snapshot.pools.size(); ++p) {
-    for (const ReplicaStatus& replica : snapshot.pools[p].replicas) {
-      if (replica.state != ReplicaState::kWaiting || referee_->has_served(replica.replica))
-        continue;
-      for (const WorkerStatus& worker : snapshot.workers) {
-        const Slot& slot = slots_[slot_of_.at(worker.worker)];
-        const bool matches =
-            std::all_of(pools_[p].labels.begin(), pools_[p].labels.end(), [&](const auto& label) {
-              const auto own = slot.labels.find(label.first);
-              return own != slot.labels.end() && own->second == label.second;
-            });
-        if (worker.state != WorkerState::kSpare || !matches) continue;
-        if (slot.memory_bytes < EasilyNeeded(pools_[p])) continue;
-        const auto before = waiting_together_.find({replica.replica, worker.worker});
-        const Time since = before == waiting_together_.end() ? now_ : before->second;
-        together[{replica.replica, worker.worker}] = since;
-        if (now_ > since + cluster_.worker_wait + cluster_.retry_max + seconds(3)) {
-          Fail(StrCat("replica ", replica.replica.value, " waits on beside ", slot.name));
-        }
-      }
-    }
-  }
-  waiting_together_ = std::move(together);
-}
-
-// Whether a fellow rank of a serving replica holds the whole model easily.
-bool World::CanDoWithout(const Slot& leaver) const {
-  if (!leaver.replica.valid() || !referee_->serves(leaver.replica)) return false;
-  const int64_t needed = EasilyNeeded(pools_[manager_->pool_of(leaver.replica)]);
-  return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-    return slot.connected && !slot.leaving && slot.mood == Mood::kGood &&
-           slot.replica == leaver.replica && slot.epoch == leaver.epoch &&
-           slot.memory_bytes >= needed;
-  });
-}
-
-void World::FailStep() {
-  const ReplicaId replica(Pick(0, manager_->replica_count() - 1));
-  if (!referee_->serves(replica)) return;
-  const bool stale = Chance(20);
-  const int ranks = static_cast<int>(referee_->members(replica).size());
-  const int rank = Pick(-1, ranks - 1);
-  const Status reasons[] = {absl::DataLossError("digests differ"),
-                            absl::UnavailableError("rank 1 is lost"),
-                            absl::InternalError("NaN in the logits")};
-  const Status& reason = reasons[Pick(0, 2)];
-  const int epoch = referee_->epoch(replica) - (stale ? 1 : 0);
-  Count("failed steps");
-  Give(StrCat("step failed, rank ", rank, " ", std::string(reason.message())),
-       [&] { return manager_->OnStepFailed(now_, replica, epoch, rank, reason); });
-  if (stale && !referee_->serves(replica)) Fail("an old epoch's failure ended a new one");
-}
-
-}  // namespace
 
 WorldResult RunWorld(uint64_t seed, const WorldOptions& options) {
   return World(seed, options).Run();

@@ -33,7 +33,6 @@ TEST(WorkerOptions, AMasterIsAllThatMustBeGiven) {
   const Result<WorkerOptions> options = Read({"--master", "gpu-1:7100"});
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->master, "gpu-1:7100");
-  EXPECT_FALSE(options->name.empty());
   EXPECT_EQ(options->memory, 0);
   EXPECT_THAT(Refusal({}), HasSubstr("--master HOST:PORT"));
 }

@@ -97,6 +97,15 @@ TEST_F(WorkerSessionTest, DialsAgainUntilARefusalThatIsPermanent) {
   EXPECT_EQ(joined_, 2);
 }
 
+TEST_F(WorkerSessionTest, PausesAreLongerWhereTheTwoDoNotTrustEachOther) {
+  const Status distrust = absl::UnauthenticatedError("its certificate is not signed by ...");
+  scripts_ = {{false, distrust}, {false, distrust}};
+  const Time begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(absl::IsInvalidArgument(Make()->Run()));  // the scripts are at their end
+  EXPECT_EQ(dials_, 3);
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, milliseconds(660 + 1330));
+}
+
 TEST_F(WorkerSessionTest, AnAddressThatCannotBeEndsIt) {
   EXPECT_TRUE(absl::IsInvalidArgument(Make()->Run()));
 }

@@ -62,6 +62,23 @@ TEST_F(MemoryTest, CgroupVersion1) {
   EXPECT_EQ(Available(), 1'000'000'000);
 }
 
+TEST_F(MemoryTest, PoolIsOfTheLimitThatBinds) {
+  const auto pool = [&] { return AvailableMemory(root_.string()).pool; };
+  EXPECT_EQ(pool(), "") << "of no kernel that is known";
+  Write("proc/sys/kernel/random/boot_id", "0b0e\n");
+  EXPECT_EQ(pool(), "0b0e");
+  Write("proc/self/cgroup", "0::/a/b\n");
+  Write("sys/fs/cgroup/a/memory.max", "1073741824\n");
+  Write("sys/fs/cgroup/a/memory.current", "0\n");
+  const std::string group = pool();
+  EXPECT_TRUE(group.starts_with("0b0e/cgroup-")) << group;
+  Write("proc/self/cgroup", "0::/a/c\n");
+  EXPECT_EQ(pool(), group) << "the limit above both";
+  Write("sys/fs/cgroup/a/c/memory.max", "1048576\n");
+  Write("sys/fs/cgroup/a/c/memory.current", "0\n");
+  EXPECT_NE(pool(), group);
+}
+
 TEST(Memory, OfThisMachine) { EXPECT_GT(AvailableMemoryBytes(), 16 * kMiB); }
 
 }  // namespace

@@ -177,6 +177,44 @@ TEST_F(Formation, SharesReckonWithTheMemoryThatCapacityHasShown) {
   EXPECT_LT(WeightBytes(pool.shape, Last<Configure>(b)->plan.ranks[1]), 400 << 20);
 }
 
+TEST_F(Formation, WorkersThatTakeFromTheSameMemoryShareIt) {
+  Start({PoolOf("m", 2, 1), PoolOf("n", 1, 1)});
+  Hello hello;
+  hello.memory_pool = "kernel-1";
+  hello.devices = {{.memory_bytes = int64_t{900} << 20}};
+  const WorkerId a = Join("a", hello);
+  FormAll({a});  // model n
+  EXPECT_EQ(Last<Configure>(a)->memory_bytes, int64_t{900} << 20) << "there is no other worker";
+  // It uses 100 MiB and its KV pool. Who comes later sees that as missing.
+  const int64_t used = (int64_t{100} << 20) + int64_t{4096} * All<ReplicaServing>()[0].block_count;
+  hello.devices[0].memory_bytes -= used;
+  const WorkerId b = Join("b", hello), c = Join("c", hello);
+  Pass(std::chrono::seconds(1));
+  const int64_t share = ((int64_t{900} << 20) - used) / 2;
+  EXPECT_EQ(Last<Configure>(b)->memory_bytes, share);
+  EXPECT_EQ(Last<Configure>(c)->memory_bytes, share);
+  EXPECT_EQ(manager_->Describe(now).workers[1].memory_bytes, share);
+}
+
+TEST_F(Formation, MemoryIsNotPromisedToTwoWorkersOfAHost) {
+  PoolConfig pool = PoolOf("m", 2, 1);
+  pool.shape.layer_bytes = 300 << 20;
+  Start({pool});
+  Hello hello;
+  hello.memory_pool = "kernel-1";
+  hello.devices = {{.memory_bytes = int64_t{1} << 30}};
+  Join("a", hello);
+  Join("b", hello);
+  Pass(std::chrono::seconds(1));
+  EXPECT_THAT(Health(), AllOf(HasSubstr("512 MiB of memory"), Not(HasSubstr("1024 MiB"))));
+  Hello roomy;
+  roomy.devices = {{.memory_bytes = int64_t{1} << 30}};
+  Join("c", roomy);
+  Join("d", roomy);
+  Pass(std::chrono::seconds(1));
+  EXPECT_THAT(Health(), HasSubstr("is being placed"));
+}
+
 TEST_F(Formation, BlockCountIsThatOfTheRankWithLeastRoom) {
   PoolConfig pool = PoolOf("m", 2, 1);
   pool.kv_memory_bytes = 80000;

@@ -6,9 +6,11 @@ namespace {
 
 using std::chrono::seconds;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class Loss : public ManagerTest {
  protected:
@@ -290,6 +292,173 @@ TEST_F(Loss, StepThatStandsStillIsNoticedAndTheRankBehindNamed) {
   ASSERT_TRUE(Is<ReplicaLost>());
   EXPECT_THAT(std::string(All<ReplicaLost>()[0].reason.message()),
               AllOf(HasSubstr("rank 1"), HasSubstr("collective 40"), HasSubstr("60 s")));
+}
+
+// ---- broken links
+
+class BrokenLink : public Loss {
+ protected:
+  struct State {
+    uint64_t step = 0, collective = 0;
+    int waiting_for = -1;       // -1: computes
+    uint64_t running_step = 0;  // 0: between steps
+  };
+  // Heartbeats every 50 ms for that long, or until the epoch is lost; waits last all the time.
+  void Beats(Duration duration, const std::vector<std::pair<WorkerId, State>>& states,
+             int epoch = 1) {
+    const Time begin = now;
+    Actions all;
+    bool lost = false;
+    while (now < begin + duration && !lost) {
+      for (const auto& [worker, state] : states) {
+        Heartbeat beat{.replica = ReplicaId(0), .epoch = epoch, .step = state.step};
+        beat.collective = state.collective;
+        beat.in_step = state.running_step > 0;
+        beat.running_step = state.running_step;
+        beat.waiting_for = state.waiting_for;
+        if (state.waiting_for >= 0) {
+          beat.waiting_s = std::chrono::duration<double>(now - begin).count();
+        }
+        Say(worker, beat);
+        lost = lost || Is<ReplicaLost>();
+        all.insert(all.end(), actions.begin(), actions.end());
+      }
+      Pass(Ms(50));
+      lost = lost || Is<ReplicaLost>();
+      all.insert(all.end(), actions.begin(), actions.end());
+    }
+    actions = std::move(all);
+    took = now - begin;
+  }
+  std::string Reason() { return std::string(All<ReplicaLost>().at(0).reason.message()); }
+  Duration took{};
+};
+
+TEST_F(BrokenLink, TwoThatWaitForEachOtherAreNamedWithinTwoSeconds) {
+  Serve(2, 1, /*spare=*/false);
+  Beats(seconds(3), {{a, {11, 700, 1, 12}}, {b, {11, 699, 0, 12}}});
+  ASSERT_TRUE(Is<ReplicaLost>());
+  EXPECT_LT(took, seconds(2));
+  EXPECT_FALSE(All<ReplicaLost>()[0].planned);
+  EXPECT_THAT(Reason(), AllOf(HasSubstr("data link"), HasSubstr("rank 0"), HasSubstr("\"a\""),
+                              HasSubstr("host-a"), HasSubstr("rank 1"), HasSubstr("\"b\""),
+                              HasSubstr("host-b"), HasSubstr("comm-1"), HasSubstr("step 12")));
+  EXPECT_FALSE(Is<Disconnect>()) << "both live";
+  const Snapshot snapshot = manager_->Describe(now);
+  ASSERT_EQ(snapshot.links.size(), 1u);
+  EXPECT_EQ(snapshot.links[0].failures, 1);
+  EXPECT_GT(snapshot.links[0].avoided_s, 20);
+  // One of them goes on alone; the two meet again when the link may be tried.
+  const WorkerId alone = Last<Configure>(a)->plan.epoch == 2 ? a : b;
+  FormAll({alone});
+  ASSERT_TRUE(Replica0().degraded);
+  EXPECT_THAT(manager_->Degraded(now, ReplicaId(0)), HasSubstr("link between workers"));
+  Idle();
+  Pass(seconds(25));
+  EXPECT_FALSE(Is<ReplicaLost>());
+  Pass(seconds(10));
+  EXPECT_THAT(To<Configure>(), ElementsAre("a", "b"));
+}
+
+TEST_F(BrokenLink, StageThatHasFinishedItsStepSendsNoMore) {
+  Serve(1, 2, /*spare=*/false);
+  Beats(seconds(3), {{a, {12, 40}}, {b, {11, 39, 0, 12}}});
+  ASSERT_TRUE(Is<ReplicaLost>());
+  EXPECT_LT(took, seconds(2));
+  EXPECT_THAT(Reason(), HasSubstr("has finished the step"));
+}
+
+TEST_F(BrokenLink, SpareIsUsedInstead) {
+  Serve(1, 2, /*spare=*/true);
+  Beats(seconds(3), {{a, {12, 40}}, {b, {11, 39, 0, 12}}});
+  ASSERT_TRUE(Is<ReplicaLost>());
+  EXPECT_THAT(To<Configure>(), AnyOf(ElementsAre("a", "c"), ElementsAre("c", "b")));
+}
+
+TEST_F(BrokenLink, WithoutOthersTheTwoTryOverFreshConnections) {
+  PoolConfig pool = PoolOf("m", 2, 1);
+  pool.allow_degraded = false;
+  Start({pool});
+  a = Join("a");
+  b = Join("b");
+  FormAll({a, b});
+  Beats(seconds(3), {{a, {11, 700, 1, 12}}, {b, {11, 699, 0, 12}}});
+  ASSERT_TRUE(Is<ReplicaLost>());
+  Pass(seconds(1));
+  EXPECT_EQ(Last<Configure>(a)->plan.epoch, 2);
+  EXPECT_EQ(Last<Configure>(b)->plan.epoch, 2);
+}
+
+TEST_F(BrokenLink, ALongStepIsNoFault) {
+  Serve(2, 1, /*spare=*/false);
+  Beats(seconds(50), {{a, {11, 700, 1, 12}}, {b, {11, 699, -1, 12}}});
+  EXPECT_FALSE(Is<ReplicaLost>()) << "rank 1 computes";
+}
+
+TEST_F(BrokenLink, AStageThatHasNotItsTurnYetIsNoFault) {
+  Serve(1, 2, /*spare=*/false);
+  Beats(seconds(50), {{a, {11, 40, -1, 12}}, {b, {11, 39, 0, 12}}});
+  EXPECT_FALSE(Is<ReplicaLost>()) << "rank 0 computes the step that rank 1 waits for";
+  Beats(seconds(5), {{a, {11, 40}}, {b, {11, 39, 0, 12}}});
+  EXPECT_FALSE(Is<ReplicaLost>()) << "rank 0 has not been told of that step yet";
+}
+
+TEST_F(BrokenLink, TheEndOfALongStepIsToldByTheOneThatComputedFirst) {
+  Serve(1, 2, /*spare=*/false);
+  Beats(seconds(20), {{a, {11, 40, -1, 12}}, {b, {11, 39, 0, 12}}});
+  Beats(Ms(50), {{a, {12, 41}}});
+  EXPECT_FALSE(Is<ReplicaLost>()) << "what it has sent is on its way";
+  Beats(seconds(5), {{a, {12, 41}}, {b, {12, 40}}});
+  EXPECT_FALSE(Is<ReplicaLost>());
+}
+
+TEST_F(BrokenLink, ARankBehindAWaitingOneIsNotToBlame) {
+  Start({PoolOf("m", 1, 3)});
+  a = Join("a");
+  b = Join("b");
+  c = Join("c");
+  FormAll({a, b, c});
+  ASSERT_TRUE(Is<ReplicaServing>());
+  Beats(seconds(3), {{a, {12, 40}}, {b, {11, 39, 0, 12}}, {c, {11, 39, 1, 12}}});
+  ASSERT_TRUE(Is<ReplicaLost>());
+  EXPECT_THAT(Reason(), AllOf(HasSubstr("\"a\""), HasSubstr("\"b\""), Not(HasSubstr("\"c\""))));
+}
+
+TEST_F(BrokenLink, AProcessThatWasStoppedIsNotBelievedAtOnce) {
+  Serve(1, 2, /*spare=*/false);
+  Beats(Ms(100), {{a, {12, 40}}, {b, {11, 39, 0, 12}}});
+  now += seconds(20);
+  Say(a, Heartbeat{.replica = ReplicaId(0), .epoch = 1, .step = 12});
+  Say(b, Heartbeat{.replica = ReplicaId(0),
+                   .epoch = 1,
+                   .step = 11,
+                   .collective = 39,
+                   .in_step = true,
+                   .running_step = 12,
+                   .waiting_for = 0,
+                   .waiting_s = 20});
+  EXPECT_FALSE(Is<ReplicaLost>());
+}
+
+TEST_F(BrokenLink, LinkThatFailsAgainIsAvoidedForLonger) {
+  Serve(2, 1, /*spare=*/false);
+  int epoch = 1;
+  double before = 0;
+  for (int round = 0; round < 3; ++round) {
+    Beats(seconds(3), {{a, {11, 700, 1, 12}}, {b, {11, 699, 0, 12}}}, epoch);
+    ASSERT_TRUE(Is<ReplicaLost>()) << round;
+    const double avoided_s = manager_->Describe(now).links[0].avoided_s;
+    EXPECT_GT(avoided_s, 1.8 * before);
+    before = avoided_s;
+    Pass(seconds(1));
+    FormAll({Last<Configure>(a)->plan.epoch == epoch + 1 ? a : b});
+    Idle();
+    Pass(std::chrono::duration_cast<Duration>(std::chrono::duration<double>(avoided_s)) +
+         seconds(1));
+    FormAll({a, b});
+    ASSERT_TRUE(Is<ReplicaServing>()) << round;
+    epoch = All<ReplicaServing>()[0].epoch;
+  }
 }
 
 TEST_F(Loss, WorkerInAnotherEpochIsNoticed) {

@@ -174,6 +174,28 @@ TEST_P(MeshFailure, SendDoesNotWaitForTheReceiver) {
   EXPECT_EQ(received, data);
 }
 
+TEST_P(MeshFailure, StatsTellWhomTheRunningCallWaitsFor) {
+  Communicators comms = FormAll(MakeEndpoints(4, OptionsFor(GetParam())), {{0, 1}, {2, 3}}, 1);
+  EXPECT_EQ(comms[0]->stats().waiting_for, -1);
+  std::vector<float> data[4];
+  for (std::vector<float>& each : data) each.resize(100);
+  std::thread zero([&] { EXPECT_TRUE(comms[0]->AllReduceSum(absl::MakeSpan(data[0])).ok()); });
+  std::thread three([&] { EXPECT_TRUE(comms[3]->Recv(1, absl::MakeSpan(data[3])).ok()); });
+  for (int rank : {0, 3}) {
+    const auto begin = steady_clock::now();
+    while (comms[rank]->stats().waiting_s < .05 && MsSince(begin) < 5000) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_EQ(comms[rank]->stats().waiting_for, 1) << "rank " << rank;
+  }
+  EXPECT_EQ(comms[1]->stats().waiting_for, -1) << "it computes";
+  EXPECT_TRUE(comms[1]->AllReduceSum(absl::MakeSpan(data[1])).ok());
+  EXPECT_TRUE(comms[1]->Send(3, data[1]).ok());
+  zero.join();
+  three.join();
+  for (const auto& comm : comms) EXPECT_EQ(comm->stats().waiting_for, -1);
+}
+
 TEST_P(MeshFailure, StatsCountCallsBytesAndTime) {
   const Endpoints endpoints = MakeEndpoints(2, OptionsFor(GetParam()));
   Communicators comms = FormAll(endpoints, {{0, 1}});

@@ -37,6 +37,7 @@ Hello SomeHello() {
   hello.name = "gpu-3";
   hello.host = "b";
   hello.machine = "boot/ns";
+  hello.memory_pool = "boot";
   hello.devices = {{{"cpu", 0}, "b", int64_t{1} << 40, 0.25}, {{"cuda", 7}, "b", 0, 12}};
   hello.labels = {{"pool", "chat"}, {"zone", "\xff not UTF-8"}};
   return hello;
@@ -52,6 +53,7 @@ TEST(ClusterCodec, HelloRoundTrip) {
   EXPECT_EQ(got->name, hello.name);
   EXPECT_EQ(got->host, hello.host);
   EXPECT_EQ(got->machine, hello.machine);
+  EXPECT_EQ(got->memory_pool, hello.memory_pool);
   EXPECT_EQ(got->labels, hello.labels);
   ASSERT_EQ(got->devices.size(), 2u);
   EXPECT_EQ(got->devices[1].device.kind, "cuda");
@@ -117,13 +119,16 @@ TEST(ClusterCodec, WorkerMessagesRoundTrip) {
   EXPECT_TRUE(formed.weights_kept);
 
   const Heartbeat heartbeat =
-      Sent(Heartbeat{ReplicaId(1), 3, 812, 5120, true, 0.5, 1.5, 2.5, 3.5, 4, 5, 6});
+      Sent(Heartbeat{ReplicaId(1), 3, 812, 5120, true, 0.5, 813, 2, 0.25, 1.5, 2.5, 3.5, 4, 5, 6});
   EXPECT_EQ(heartbeat.replica, ReplicaId(1));
   EXPECT_EQ(heartbeat.epoch, 3);
   EXPECT_EQ(heartbeat.step, 812u);
   EXPECT_EQ(heartbeat.collective, 5120u);
   EXPECT_TRUE(heartbeat.in_step);
   EXPECT_EQ(heartbeat.in_step_s, 0.5);
+  EXPECT_EQ(heartbeat.running_step, 813u);
+  EXPECT_EQ(heartbeat.waiting_for, 2);
+  EXPECT_EQ(heartbeat.waiting_s, 0.25);
   EXPECT_EQ(heartbeat.compute_s, 1.5);
   EXPECT_EQ(heartbeat.wait_s, 2.5);
   EXPECT_EQ(heartbeat.wire_s, 3.5);
@@ -131,6 +136,7 @@ TEST(ClusterCodec, WorkerMessagesRoundTrip) {
   EXPECT_EQ(heartbeat.bytes_received, 5);
   EXPECT_EQ(heartbeat.resident_bytes, 6);
   EXPECT_FALSE(Sent(Heartbeat()).replica.valid());
+  EXPECT_EQ(Sent(Heartbeat()).waiting_for, -1);
 
   const Leaving leaving = Sent(Leaving{"SIGTERM", 30});
   EXPECT_EQ(leaving.reason, "SIGTERM");

@@ -160,9 +160,11 @@ TEST(ClusterRefusal, TlsAndClientCertificates) {
       Try(server->address(), {.tls = {foreign.Path("worker.pem"), foreign.Path("worker.key"), ca}})
           .code,
       absl::StatusCode::kUnavailable);
-  EXPECT_EQ(
-      Try(server->address(), {.tls = {own.certificate, own.key, foreign.Path("ca.pem")}}).code,
-      absl::StatusCode::kUnavailable);
+  const Refused wrong_ca =
+      Try(server->address(), {.tls = {own.certificate, own.key, foreign.Path("ca.pem")}});
+  EXPECT_EQ(wrong_ca.code, absl::StatusCode::kUnauthenticated) << wrong_ca.message;
+  EXPECT_FALSE(wrong_ca.permanent) << "certificates are renewed";
+  EXPECT_THAT(wrong_ca.message, AllOf(HasSubstr("not signed by --tls-ca"), HasSubstr("ca.pem")));
   EXPECT_EQ(Try(server->address(), {}).code, absl::StatusCode::kUnavailable);
   EXPECT_EQ(master.Get([&] { return master.joined.size(); }), 1u);
   EXPECT_EQ(MakeMasterLink({.master = "h:1", .tls = {"", "", "/nowhere.pem"}}).status().code(),
