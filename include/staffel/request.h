@@ -19,9 +19,9 @@ struct LogitBias {
 };
 
 // How one token is drawn from a row of logits. Order of application (OpenAI / vLLM): logit_bias,
-// penalties, the grammar's mask, then temperature, top_k, top_p, min_p. Log-probabilities that are
-// reported are of the raw model (log-softmax of the unchanged logits). temperature 0 is greedy;
-// ties go to the lowest token id.
+// penalties, allowed and banned tokens, the grammar's mask, then temperature, top_k, top_p, min_p.
+// Log-probabilities that are reported are of the raw model (log-softmax of the unchanged logits).
+// temperature 0 is greedy; ties go to the lowest token id.
 struct SamplingParams {
   float temperature = 1.0f;
   float top_p = 1.0f;               // (0, 1]
@@ -34,6 +34,10 @@ struct SamplingParams {
   // p): it does not depend on the batch, on preemption or on the rank.
   uint64_t seed = 0;
   std::vector<LogitBias> logit_bias;
+  std::vector<TokenId> allowed_tokens;  // ascending; no other token is drawn. Empty: any
+  // None is empty. What is generated never ends with one of them: its last token is not drawn where
+  // the ones before it were generated just before.
+  std::vector<std::vector<TokenId>> banned_sequences;
   int top_logprobs = -1;     // -1: none; k >= 0: the chosen token's and the k best
   int prompt_logprobs = -1;  // the same for each prompt token but the first (echo)
   // What the answer must be; null: any text. Its end tokens are those of the model.

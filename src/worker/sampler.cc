@@ -26,6 +26,29 @@ double Uniform(const DrawContext& context, uint32_t trial = 0) {
                    static_cast<uint32_t>(context.position), trial);
 }
 
+bool Bans(const DrawContext& context) {
+  return !context.params->allowed_tokens.empty() || !context.params->banned_sequences.empty() ||
+         !context.banned.empty() || context.allowed != nullptr;
+}
+
+// Of a row in which tokens were banned.
+Status CheckAllowed(float max) {
+  if (max != kBanned) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "allowed tokens, banned words, the minimum of tokens and the format of the answer together "
+      "leave no token to go on with; relax one of them");
+}
+
+void BanAllBut(absl::Span<float> row, absl::Span<const TokenId> allowed) {
+  size_t begin = 0;
+  for (TokenId token : allowed) {
+    const auto end = static_cast<size_t>(token);
+    if (end > begin) std::fill_n(row.begin() + begin, end - begin, kBanned);
+    begin = end + 1;
+  }
+  std::fill(row.begin() + begin, row.end(), kBanned);
+}
+
 Status CheckMax(float max) {
   if (std::isfinite(max)) return absl::OkStatus();
   return absl::InternalError(
@@ -77,7 +100,7 @@ void Sampler::FillTop(absl::Span<const float> row, int top, double log_sum,
   }
 }
 
-// All changes but a grammar's touch few tokens; the rest of the row is not read here.
+// All changes but masks touch few tokens; the rest of the row is not read here.
 void Sampler::ChangeLogits(absl::Span<float> row, const DrawContext& context) {
   const SamplingParams& params = *context.params;
   changed_.clear();
@@ -97,8 +120,20 @@ void Sampler::ChangeLogits(absl::Span<float> row, const DrawContext& context) {
       Change(row, entry.token, logit);
     }
   }
+  if (!params.allowed_tokens.empty()) BanAllBut(row, params.allowed_tokens);
+  BanSequences(row, context);
   for (TokenId token : context.banned) Change(row, token, kBanned);
   if (context.allowed != nullptr) BanOthers(row, context.allowed->words);
+}
+
+void Sampler::BanSequences(absl::Span<float> row, const DrawContext& context) {
+  for (const std::vector<TokenId>& sequence : context.params->banned_sequences) {
+    const size_t before = sequence.size() - 1;
+    if (before > context.generated.size()) continue;
+    if (std::equal(sequence.begin(), sequence.end() - 1, context.generated.end() - before)) {
+      Change(row, sequence.back(), kBanned);
+    }
+  }
 }
 
 // The token that is drawn keeps its logit, so that RawLogit need not know of this change.
@@ -132,6 +167,7 @@ float Sampler::RawLogit(absl::Span<const float> row, TokenId token) const {
 Result<TokenId> Sampler::Choose(absl::Span<const float> row, const DrawContext& context) {
   const SamplingParams& params = *context.params;
   const RowMax best = FindMax(row);
+  if (Bans(context)) STAFFEL_RETURN_IF_ERROR(CheckAllowed(best.value));
   STAFFEL_RETURN_IF_ERROR(CheckMax(best.value));
   if (IsGreedy(params)) return best.token;
   const double uniform = Uniform(context);

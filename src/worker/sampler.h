@@ -20,6 +20,7 @@ struct DrawContext {
   int sequence_index = 0;
   int position = 0;                             // of the token that is drawn, in its sequence
   const TokenCounts* counts = nullptr;          // needed if UsesPenalties(*params)
+  absl::Span<const TokenId> generated;          // so far; needed with banned_sequences
   absl::Span<const TokenId> banned;             // never drawn
   const grammar::TokenMask* allowed = nullptr;  // no other token is drawn; null: any
 };
@@ -30,6 +31,7 @@ class Sampler {
  public:
   // row: [vocab], changed in place. Tokens in the context are below vocab.
   // Internal: nothing can be drawn, since the row has a NaN, or no element that is finite.
+  // InvalidArgument: what the request allows and bans leaves no token.
   Result<GeneratedToken> Draw(absl::Span<float> row, const DrawContext& context);
 
   // Log-probabilities of the row for a token that is known already; `top` >= 0 best ones.
@@ -40,6 +42,7 @@ class Sampler {
   void ChangeLogits(absl::Span<float> row, const DrawContext& context);
   void Change(absl::Span<float> row, TokenId token, float value);
   void BanOthers(absl::Span<float> row, absl::Span<const grammar::MaskWord> allowed);
+  void BanSequences(absl::Span<float> row, const DrawContext& context);
   float RawLogit(absl::Span<const float> row, TokenId token) const;
   Result<TokenId> Choose(absl::Span<const float> row, const DrawContext& context);
   TokenId DrawFromTopK(absl::Span<const float> row, float max, const SamplingParams& params,

@@ -1,5 +1,8 @@
 #include "worker/sequence_mirror.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "base/check.h"
 #include "base/strings.h"
 #include "worker/sampler.h"
@@ -115,6 +118,23 @@ Status SequenceMirror::CheckTokens(absl::Span<const TokenId> tokens, Slot slot,
   return absl::OkStatus();
 }
 
+Status SequenceMirror::CheckBans(const NewSequence& added) const {
+  const std::vector<TokenId>& allowed = added.sampling.allowed_tokens;
+  STAFFEL_RETURN_IF_ERROR(CheckTokens(allowed, added.slot, "the list of allowed tokens"));
+  if (std::adjacent_find(allowed.begin(), allowed.end(), std::greater_equal<>()) != allowed.end()) {
+    return absl::InvalidArgumentError(
+        StrCat("the allowed tokens of slot ", added.slot.value, " do not ascend"));
+  }
+  for (const std::vector<TokenId>& sequence : added.sampling.banned_sequences) {
+    STAFFEL_RETURN_IF_ERROR(CheckTokens(sequence, added.slot, "a banned sequence"));
+    if (sequence.empty()) {
+      return absl::InvalidArgumentError(
+          StrCat("a banned sequence of slot ", added.slot.value, " has no tokens"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 Status SequenceMirror::CheckBlock(BlockId block, const char* what) const {
   if (block.value < 0 || block.value >= limits_.block_count) {
     return absl::InvalidArgumentError(StrCat("block ", block.value, ", ", what,
@@ -145,6 +165,7 @@ Status SequenceMirror::Add(const NewSequence& added) {
   for (const LogitBias& bias : added.sampling.logit_bias) {
     STAFFEL_RETURN_IF_ERROR(CheckTokens({bias.token}, added.slot, "the logit bias"));
   }
+  STAFFEL_RETURN_IF_ERROR(CheckBans(added));
   if (slot >= static_cast<int>(slots_.size())) slots_.resize(slot + 1);
   MirroredSequence& sequence = slots_[slot];
   sequence.live = true;

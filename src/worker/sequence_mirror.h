@@ -65,6 +65,7 @@ class SequenceMirror {
  private:
   Status CheckSlot(Slot slot, const char* what) const;
   Status CheckTokens(absl::Span<const TokenId> tokens, Slot slot, const char* what) const;
+  Status CheckBans(const NewSequence& added) const;
   Status CheckBlock(BlockId block, const char* what) const;
   Status TakeKnown(const KnownToken& known);
   Status Add(const NewSequence& added);

@@ -212,6 +212,7 @@ SampledToken Worker::DrawToken(Slot slot, absl::Span<float> logits) {
   context.sequence_index = sequence.sequence_index;
   context.position = static_cast<int>(sequence.tokens.size());
   context.counts = &sequence.counts;
+  context.generated = absl::MakeConstSpan(sequence.tokens).subspan(sequence.prompt_count);
   if (sequence.generated_count() < sequence.min_tokens) context.banned = sequence.stop_tokens;
   const Result<std::shared_ptr<const grammar::TokenMask>> mask = masks_.Mask(slot);
   if (!mask.ok()) return {slot, GeneratedToken{0}, mask.status()};

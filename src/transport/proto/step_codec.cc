@@ -69,6 +69,10 @@ void Write(const SamplingParams& params, proto::SamplingParams& out) {
     added.set_token(bias.token);
     added.set_bias(bias.bias);
   }
+  out.mutable_allowed_tokens()->Add(params.allowed_tokens.begin(), params.allowed_tokens.end());
+  for (const std::vector<TokenId>& sequence : params.banned_sequences) {
+    out.add_banned_sequences()->mutable_tokens()->Add(sequence.begin(), sequence.end());
+  }
   out.set_top_logprobs(params.top_logprobs);
   out.set_prompt_logprobs(params.prompt_logprobs);
   if (params.grammar != nullptr) Write(*params.grammar, *out.mutable_grammar());
@@ -86,6 +90,10 @@ SamplingParams Read(const proto::SamplingParams& in, Numbers& numbers) {
   params.seed = in.seed();
   for (const proto::LogitBias& bias : in.logit_bias()) {
     params.logit_bias.push_back({numbers.Token(bias.token()), bias.bias()});
+  }
+  params.allowed_tokens = numbers.Tokens(in.allowed_tokens());
+  for (const proto::TokenSequence& sequence : in.banned_sequences()) {
+    params.banned_sequences.push_back(numbers.Tokens(sequence.tokens()));
   }
   params.top_logprobs = in.top_logprobs();
   params.prompt_logprobs = in.prompt_logprobs();

@@ -119,6 +119,8 @@ class Maker {
     p.top_k = Number();
     p.seed = Word();
     for (int i = Count(4); i > 0; --i) p.logit_bias.push_back({Number(), Float()});
+    p.allowed_tokens = Tokens();
+    for (int i = Count(3); i > 0; --i) p.banned_sequences.push_back(Tokens());
     p.top_logprobs = Bool() ? -1 : Number();
     p.prompt_logprobs = Bool() ? -1 : Number();
     if (Bool()) {
@@ -158,6 +160,8 @@ void ExpectEqual(const SamplingParams& a, const SamplingParams& b) {
   EXPECT_EQ(a.frequency_penalty, b.frequency_penalty);
   EXPECT_EQ(a.repetition_penalty, b.repetition_penalty);
   EXPECT_EQ(a.seed, b.seed);
+  EXPECT_EQ(a.allowed_tokens, b.allowed_tokens);
+  EXPECT_EQ(a.banned_sequences, b.banned_sequences);
   ASSERT_EQ(a.logit_bias.size(), b.logit_bias.size());
   for (size_t i = 0; i < a.logit_bias.size(); ++i) {
     EXPECT_EQ(a.logit_bias[i].token, b.logit_bias[i].token);

@@ -213,6 +213,49 @@ TEST(Sampler, BannedTokensAreNeverDrawn) {
   }
 }
 
+TEST(Sampler, OnlyAllowedTokensAreDrawn) {
+  SamplingParams params = Greedy();
+  params.allowed_tokens = {0, 3};
+  EXPECT_EQ(Draw({1, 9, 8, 2, 7}, params).token, 3);
+  params.allowed_tokens = {4};
+  EXPECT_EQ(Draw({1, 9, 8, 2, 7}, params).token, 4);
+  params.allowed_tokens = {0, 1, 2, 3, 4};
+  EXPECT_EQ(Draw({1, 9, 8, 2, 7}, params).token, 1);
+  params = {};
+  params.allowed_tokens = {0, 2, 4};
+  params.seed = TestSeed();
+  EXPECT_EQ(Drawn({1, 1, 1, 1, 1}, params), (std::set<TokenId>{0, 2, 4}));
+}
+
+TEST(Sampler, BannedSequencesAreNotCompleted) {
+  const std::vector<float> row = {1, 9, 8, 2};
+  SamplingParams params = Greedy();
+  params.banned_sequences = {{1}};
+  const auto draw = [&](std::vector<TokenId> generated) {
+    Sampler sampler;
+    std::vector<float> changed = row;
+    return sampler.Draw(absl::MakeSpan(changed), {.params = &params, .generated = generated})
+        ->token;
+  };
+  EXPECT_EQ(draw({}), 2);
+  params.banned_sequences = {{3, 0, 1}, {0, 2}};
+  EXPECT_EQ(draw({}), 1);
+  EXPECT_EQ(draw({0}), 1);
+  EXPECT_EQ(draw({3, 0}), 3) << "both end here: neither 1 nor 2";
+  EXPECT_EQ(draw({3, 0, 3}), 1) << "the run is broken";
+  EXPECT_EQ(draw({2, 3, 0, 3, 0}), 3);
+}
+
+TEST(Sampler, ARequestThatBansEveryTokenIsItsOwnFault) {
+  SamplingParams params = Greedy();
+  params.allowed_tokens = {2};
+  params.banned_sequences = {{2}};
+  std::vector<float> row = {1, 9, 8, 2};
+  Sampler sampler;
+  const auto drawn = sampler.Draw(absl::MakeSpan(row), {.params = &params});
+  EXPECT_EQ(drawn.status().code(), absl::StatusCode::kInvalidArgument) << drawn.status();
+}
+
 TEST(Sampler, LogprobsAreThoseOfTheUnchangedRow) {
   const std::vector<float> row = {1, 3, 2, -4};
   double sum = 0;

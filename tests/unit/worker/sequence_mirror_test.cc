@@ -123,6 +123,23 @@ const BadPlan kBadPlans[] = {
        p.new_sequences[0].sampling.logit_bias = {{4000, 1}};
      },
      "logit bias"},
+    {"AllowedTokenBeyondVocabulary",
+     [](StepPlan& p) {
+       p.new_sequences[0].sampling.allowed_tokens = {1, 100};
+     },
+     "allowed tokens"},
+    {"AllowedTokensInDisorder",
+     [](StepPlan& p) {
+       p.new_sequences[0].sampling.allowed_tokens = {2, 2};
+     },
+     "ascend"},
+    {"BannedSequenceBeyondVocabulary",
+     [](StepPlan& p) {
+       p.new_sequences[0].sampling.banned_sequences = {{1}, {2, 100}};
+     },
+     "banned sequence"},
+    {"EmptyBannedSequence",
+     [](StepPlan& p) { p.new_sequences[0].sampling.banned_sequences = {{}}; }, "no tokens"},
     {"BlocksForNobody", [](StepPlan& p) { p.block_appends[0].slot = Slot(1); }, "slot 1"},
     {"BlockBeyondPool", [](StepPlan& p) { p.block_appends[0].blocks[1] = BlockId(16); }, "16"},
     {"NegativeBlock", [](StepPlan& p) { p.block_appends[0].blocks[1] = BlockId(-1); }, "-1"},
