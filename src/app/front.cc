@@ -10,6 +10,7 @@
 #include "app/service_notify.h"
 #include "app/version.h"
 #include "base/strings.h"
+#include "server/openai/routes.h"
 
 namespace staffel {
 namespace {
@@ -56,10 +57,10 @@ Front::Front(const ServeOptions& options)
     : options_(options),
       metrics_(Version()),
       pool_(options.http_threads),
-      api_(&pool_),
+      service_(&pool_),
       server_(ServerOptions(options), &metrics_) {
   metrics_.SetOpenConnections([this] { return server_.open_connections(); });
-  api_.Register(server_);
+  api::openai::AddRoutes(service_, server_);
 }
 
 Status Front::Start(const std::string& reason) {

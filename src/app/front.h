@@ -1,5 +1,5 @@
-// The HTTP side of a server process, whatever computes behind it: sockets, metrics, the OpenAI
-// routes, and the words for the log and the service manager.
+// The HTTP side of a server process, whatever computes behind it: sockets, metrics, the routes of
+// all APIs, and the words for the log and the service manager.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 #include "app/serve_options.h"
 #include "app/stop_signals.h"
 #include "engine/engine.h"
+#include "server/api/service.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
-#include "server/openai/api.h"
 #include "server/task_pool.h"
 #include "staffel/clock.h"
 
@@ -29,7 +29,7 @@ class Front {
 
   HttpServer& server() { return server_; }
   Metrics& metrics() { return metrics_; }
-  openai::Api& api() { return api_; }
+  api::Service& service() { return service_; }
 
   // Any thread; what EngineOptions::on_delivered of every engine behind this front must call.
   void WakeStreams() { pool_.WakeForShort(); }
@@ -41,7 +41,7 @@ class Front {
   const ServeOptions& options_;
   Metrics metrics_;
   TaskPool pool_;
-  openai::Api api_;
+  api::Service service_;
   HttpServer server_;
 };
 

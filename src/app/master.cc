@@ -103,12 +103,12 @@ class Publisher {
 
   // On the cluster's thread, and once before it starts.
   void Publish() {
-    auto models = std::make_shared<openai::ModelSet>();
+    auto models = std::make_shared<api::ModelSet>();
     for (size_t m = 0; m < served_.size(); ++m) {
       const int index = static_cast<int>(m);
       if (cluster_->has_served(index)) {
         if (!announced_) Announce(cluster_->models()[m].text);
-        auto model = std::make_shared<openai::ServedModel>(served_[m]);
+        auto model = std::make_shared<api::ServedModel>(served_[m]);
         model->limits = model->engine->limits();
         models->served.push_back(std::move(model));
       } else {
@@ -116,7 +116,7 @@ class Publisher {
             {served_[m].names, std::string(cluster_->health(index).message())});
       }
     }
-    front_.api().SetModels(std::move(models));
+    front_.service().SetModels(std::move(models));
   }
 
   Status health() const {
@@ -139,9 +139,9 @@ class Publisher {
   }
 
  private:
-  openai::ServedModel MakeModel(size_t index) {
+  api::ServedModel MakeModel(size_t index) {
     const ClusterModel& model = cluster_->models()[index];
-    openai::ServedModel served;
+    api::ServedModel served;
     served.names = ServedNames(model.options);
     served.created_unix_s = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
     served.tokenizer = model.text.tokenizer;
@@ -171,7 +171,7 @@ class Publisher {
   Front& front_;
   const Time begin_;
   Cluster* cluster_ = nullptr;
-  std::vector<openai::ServedModel> served_;
+  std::vector<api::ServedModel> served_;
   bool announced_ = false;
 };
 

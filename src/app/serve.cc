@@ -48,7 +48,7 @@ int Serve(const ServeOptions& options) {
   // Whoever holds the engine holds the worker and the transport behind it too.
   const std::shared_ptr<Engine> engine(replica, &replica->engine());
 
-  auto model = std::make_shared<openai::ServedModel>();
+  auto model = std::make_shared<api::ServedModel>();
   model->names = names;
   model->created_unix_s = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   model->tokenizer = replica->text().tokenizer;
@@ -58,8 +58,8 @@ int Serve(const ServeOptions& options) {
   model->engine = engine;
   model->limits = engine->limits();
   model->metrics = front.metrics().AddModel(names.front(), [engine] { return engine->stats(); });
-  front.api().SetModels(std::make_shared<openai::ModelSet>(
-      openai::ModelSet{.served = {std::move(model)}, .pending = {}}));
+  front.service().SetModels(
+      std::make_shared<api::ModelSet>(api::ModelSet{.served = {std::move(model)}, .pending = {}}));
   server.SetAvailable([engine] { return engine->health(); });
   signals.EndAtFirst(false);
   spdlog::info("{}", replica->description());

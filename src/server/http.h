@@ -2,6 +2,7 @@
 // gets and how it answers.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -30,6 +31,12 @@ struct HttpRequest {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
+// How the parts of a streamed answer are told apart.
+enum class StreamFraming : uint8_t {
+  kEvents,  // server-sent events, text/event-stream; silence is filled with comments
+  kLines,   // a JSON text a line, application/x-ndjson; silence stays silent
+};
+
 // The answer to one request. All calls from any thread; each request gets exactly one Send, or one
 // BeginStream ... EndStream; what comes after that is ignored. A writer that is dropped without an
 // answer sends 500; within a stream, an error event. After a disconnect all calls do nothing.
@@ -40,12 +47,14 @@ class ResponseWriter {
   // added.
   virtual void Send(int status, std::string content_type, std::string body,
                     HttpHeaders headers = {}) = 0;
-  // Status 200 and text/event-stream at once; until EndStream, silence longer than the ping
-  // interval is filled with comments.
-  virtual void BeginStream(HttpHeaders headers = {}) = 0;
-  // One event: "data: <data>\n\n". False: the client is gone or too slow (its buffer is full); the
-  // caller cancels the work.
-  virtual bool WriteEvent(std::string_view data) = 0;
+  // Status 200 and the content type at once; until EndStream, silence of events that is longer than
+  // the ping interval is filled with comments.
+  virtual void BeginStream(HttpHeaders headers = {},
+                           StreamFraming framing = StreamFraming::kEvents) = 0;
+  // One event, "data: <data>\n\n" behind "event: <name>\n" where it has a name; or one line, whose
+  // `data` has no line feed and no name. False: the client is gone or too slow (its buffer is
+  // full); the caller cancels the work.
+  virtual bool WriteEvent(std::string_view data, std::string_view name = {}) = 0;
   virtual void EndStream() = 0;
   // `callback` runs once, on a server thread, when the client goes away before the answer is
   // complete; within this call if it is gone already. It must not hold the writer: a writer that

@@ -198,7 +198,12 @@ std::string FormatHead(int status, const HttpHeaders& headers) {
   return out;
 }
 
-void AppendEvent(std::string& out, std::string_view data) {
+void AppendEvent(std::string& out, std::string_view data, std::string_view name) {
+  if (!name.empty()) {
+    out += "event: ";
+    out += name;
+    out += '\n';
+  }
   while (true) {
     size_t end = data.find_first_of("\r\n");
     out += "data: ";

@@ -53,8 +53,9 @@ std::string HttpDate(int64_t unix_seconds);
 // spaces, so that a value cannot end its line; names are taken as they are.
 std::string FormatHead(int status, const HttpHeaders& headers);
 
-// One event: each line of `data` behind "data: ", then an empty line.
-void AppendEvent(std::string& out, std::string_view data);
+// One event: its name, if it has one, behind "event: ", each line of `data` behind "data: ", then
+// an empty line.
+void AppendEvent(std::string& out, std::string_view data, std::string_view name = {});
 
 // One chunk of the chunked coding; `data` is not empty.
 void AppendChunk(std::string& out, std::string_view data);

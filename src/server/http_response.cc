@@ -60,6 +60,17 @@ void ResponseState::AppendStreamData(std::string_view data) {
   }
 }
 
+void ResponseState::AppendFramed(std::string_view data, std::string_view name) {
+  framed_.clear();
+  if (framing_ == StreamFraming::kEvents) {
+    AppendEvent(framed_, data, name);
+  } else {
+    framed_ += data;
+    framed_ += '\n';
+  }
+  AppendStreamData(framed_);
+}
+
 void ResponseState::AppendStreamEnd() {
   if (traits_.version != 10) pending_ += kLastChunk;
   phase_ = Phase::kComplete;
@@ -101,13 +112,16 @@ void ResponseState::Send(int status, std::string_view content_type, std::string_
   Notify(lock, std::exchange(on_disconnect_, nullptr));
 }
 
-void ResponseState::BeginStream(const HttpHeaders& headers) {
+void ResponseState::BeginStream(const HttpHeaders& headers, StreamFraming framing) {
   std::unique_lock lock(mutex_);
   if (phase_ != Phase::kWaiting) {
     if (phase_ != Phase::kGone) spdlog::error("A request was answered twice; stream ignored.");
     return;
   }
-  HttpHeaders all = {{"Content-Type", "text/event-stream; charset=utf-8"},
+  framing_ = framing;
+  const char* type = framing == StreamFraming::kEvents ? "text/event-stream; charset=utf-8"
+                                                       : "application/x-ndjson";
+  HttpHeaders all = {{"Content-Type", type},
                      {"Cache-Control", "no-cache"},
                      {"X-Accel-Buffering", "no"}};  // nginx passes events on at once
   if (traits_.version == 10) {
@@ -121,7 +135,7 @@ void ResponseState::BeginStream(const HttpHeaders& headers) {
   Notify(lock);
 }
 
-bool ResponseState::WriteEvent(std::string_view data) {
+bool ResponseState::WriteEvent(std::string_view data, std::string_view name) {
   std::unique_lock lock(mutex_);
   if (phase_ != Phase::kStreaming || overflowed_) return false;
   if (in_flight_ + pending_.size() > traits_.buffer_bytes_max) {
@@ -131,9 +145,7 @@ bool ResponseState::WriteEvent(std::string_view data) {
     return false;
   }
   const bool is_next = in_flight_ == 0 && pending_.empty();
-  event_.clear();
-  AppendEvent(event_, data);
-  AppendStreamData(event_);
+  AppendFramed(data, name);
   if (is_next && SendPending()) return true;
   Notify(lock);
   return true;
@@ -164,9 +176,7 @@ void ResponseState::Abandon() {
     HttpError error = AbandonedError();
     Send(error.status, "application/json", ErrorBody(error), error.headers);
   } else if (phase_ == Phase::kStreaming) {
-    event_.clear();
-    AppendEvent(event_, ErrorBody(AbandonedError()));
-    AppendStreamData(event_);
+    AppendFramed(ErrorBody(AbandonedError()), {});
     AppendStreamEnd();
     Notify(lock, std::exchange(on_disconnect_, nullptr));
   }
@@ -192,7 +202,8 @@ void ResponseState::Sent(size_t bytes) {
 
 void ResponseState::Ping() {
   std::unique_lock lock(mutex_);
-  if (phase_ != Phase::kStreaming || in_flight_ + pending_.size() > 0) return;
+  if (phase_ != Phase::kStreaming || framing_ != StreamFraming::kEvents) return;
+  if (in_flight_ + pending_.size() > 0) return;
   AppendStreamData(kPing);
   Notify(lock);
 }

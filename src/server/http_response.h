@@ -40,8 +40,8 @@ class ResponseState {
   // Of the route; see ResponseWriter.
   void Send(int status, std::string_view content_type, std::string_view body,
             const HttpHeaders& headers);
-  void BeginStream(const HttpHeaders& headers);
-  bool WriteEvent(std::string_view data);
+  void BeginStream(const HttpHeaders& headers, StreamFraming framing = StreamFraming::kEvents);
+  bool WriteEvent(std::string_view data, std::string_view name = {});
   void EndStream();
   void OnDisconnect(std::function<void()> callback);
   // The writer is gone: answers 500, or an error event within a stream, if nothing ended it.
@@ -63,7 +63,7 @@ class ResponseState {
   View Take(std::string& out);
   // `bytes` of what was taken have been sent.
   void Sent(size_t bytes);
-  // Adds a comment, so that the silence ends, if this is a stream with nothing unsent.
+  // Adds a comment, so that the silence ends, if this is a stream of events with nothing unsent.
   void Ping();
   // The socket is about to be closed.
   void Detach();
@@ -74,6 +74,7 @@ class ResponseState {
   // With the lock held:
   void AppendHead(int status, HttpHeaders headers);
   void AppendStreamData(std::string_view data);
+  void AppendFramed(std::string_view data, std::string_view name);
   void AppendStreamEnd();
   // Whether the socket took all that is pending.
   bool SendPending();
@@ -87,6 +88,7 @@ class ResponseState {
   mutable std::mutex mutex_;
   // Guarded by mutex_:
   Phase phase_ = Phase::kWaiting;
+  StreamFraming framing_ = StreamFraming::kEvents;
   bool notified_ = false, overflowed_ = false, keep_alive_;
   int status_ = 0;
   std::string pending_;   // to be taken
@@ -94,7 +96,7 @@ class ResponseState {
   std::function<size_t(std::string_view)> send_;
   size_t bytes_sent_ = 0;  // by send_
   Time sent_at_{};
-  std::string event_;  // scratch
+  std::string framed_;  // scratch
   std::function<void()> on_disconnect_;
 };
 
@@ -107,8 +109,12 @@ class ResponseHandle final : public ResponseWriter {
   void Send(int status, std::string content_type, std::string body, HttpHeaders headers) override {
     state_->Send(status, content_type, body, headers);
   }
-  void BeginStream(HttpHeaders headers) override { state_->BeginStream(headers); }
-  bool WriteEvent(std::string_view data) override { return state_->WriteEvent(data); }
+  void BeginStream(HttpHeaders headers, StreamFraming framing) override {
+    state_->BeginStream(headers, framing);
+  }
+  bool WriteEvent(std::string_view data, std::string_view name) override {
+    return state_->WriteEvent(data, name);
+  }
   void EndStream() override { state_->EndStream(); }
   void OnDisconnect(std::function<void()> callback) override {
     state_->OnDisconnect(std::move(callback));

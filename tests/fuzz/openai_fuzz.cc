@@ -6,9 +6,10 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "tests/unit/server/openai/fakes.h"
+#include "server/api/generation_options.h"
+#include "tests/unit/server/api/fakes.h"
 
-namespace staffel::openai {
+namespace staffel::api::openai {
 namespace {
 
 constexpr std::string_view kTemplate =
@@ -54,9 +55,9 @@ void Run(std::string_view input) {
 }
 
 }  // namespace
-}  // namespace staffel::openai
+}  // namespace staffel::api::openai
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size > 0) staffel::openai::Run({reinterpret_cast<const char*>(data), size});
+  if (size > 0) staffel::api::openai::Run({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -1,10 +1,10 @@
 #include "server/openai/response_format.h"
 
 #include "base/strings.h"
-#include "server/openai/json_text.h"
+#include "server/api/json_text.h"
 #include "text/utf8.h"
 
-namespace staffel::openai {
+namespace staffel::api::openai {
 namespace {
 
 // Members that every answer and chunk begins with, without the closing brace.
@@ -304,20 +304,6 @@ class CompletionFormat final : public ResponseFormat {
 
 }  // namespace
 
-std::string_view FinishName(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "abort";
-    case FinishReason::kError:
-      return "error";
-  }
-  return "error";
-}
-
 std::unique_ptr<ResponseFormat> MakeChatFormat(FormatOptions options) {
   return std::make_unique<ChatFormat>(std::move(options));
 }
@@ -325,4 +311,4 @@ std::unique_ptr<ResponseFormat> MakeCompletionFormat(FormatOptions options) {
   return std::make_unique<CompletionFormat>(std::move(options));
 }
 
-}  // namespace staffel::openai
+}  // namespace staffel::api::openai

@@ -7,24 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "server/openai/choice_decoder.h"
+#include "server/api/answer_sink.h"
 #include "staffel/request.h"
 #include "staffel/tokenizer.h"
 
-namespace staffel::openai {
-
-struct Usage {
-  int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
-};
-
-// A complete choice, for answers that are not streamed.
-struct ChoiceResult {
-  int index = 0;
-  Piece all;                         // text, tokens and finish of the whole answer
-  std::string echo_text;             // put before the text
-  absl::Span<const TokenId> prompt;  // of this choice
-  const std::vector<PromptLogprob>* prompt_logprobs = nullptr;  // with echo and logprobs
-};
+namespace staffel::api::openai {
 
 struct FormatOptions {
   std::string id;  // "chatcmpl-..." or "cmpl-..."
@@ -50,6 +37,4 @@ class ResponseFormat {
 std::unique_ptr<ResponseFormat> MakeChatFormat(FormatOptions options);
 std::unique_ptr<ResponseFormat> MakeCompletionFormat(FormatOptions options);
 
-std::string_view FinishName(FinishReason reason);  // "stop", "length", "abort", "error"
-
-}  // namespace staffel::openai
+}  // namespace staffel::api::openai

@@ -89,6 +89,9 @@ TEST(AppendEvent, OneDataLineForEachLine) {
   EXPECT_EQ(event("x"), "data: x\n\n");
   EXPECT_EQ(event("a\nb\r\nc\rd\n"), "data: a\ndata: b\ndata: c\ndata: d\ndata: \n\n");
   EXPECT_EQ(event("\r\r\n\n"), "data: \ndata: \ndata: \ndata: \n\n");
+  std::string named;
+  AppendEvent(named, "a\nb", "message_stop");
+  EXPECT_EQ(named, "event: message_stop\ndata: a\ndata: b\n\n");
 }
 
 TEST(AppendChunk, SizeIsHexadecimal) {

@@ -16,9 +16,9 @@ constexpr std::string_view kEvent = "data: x\n\n";
 // An HTTP/1.0 answer, whose stream has no chunk framing. `takes`: bytes that the socket takes of
 // each send.
 struct Answer {
-  explicit Answer(size_t takes_each_time) : takes(takes_each_time) {
-    state.BeginStream({});
-    std::string head;
+  explicit Answer(size_t takes_each_time, StreamFraming framing = StreamFraming::kEvents)
+      : takes(takes_each_time) {
+    state.BeginStream({}, framing);
     state.Take(head);
     state.Sent(head.size());
     notified = 0;
@@ -26,6 +26,7 @@ struct Answer {
 
   std::atomic<size_t> takes;
   std::atomic<int> notified = 0;
+  std::string head;
   std::string sent;  // by writers; guarded by the state's lock
   ResponseState state{{.version = 10},
                       [this] { notified++; },
@@ -47,6 +48,19 @@ TEST(HttpResponse, AnEventGoesOutAtOnce) {
   std::string rest;
   answer.state.Take(rest);
   EXPECT_EQ(rest, "");
+}
+
+TEST(HttpResponse, LinesHaveATypeOfTheirOwnAndNoPings) {
+  Answer answer(100, StreamFraming::kLines);
+  EXPECT_NE(answer.head.find("Content-Type: application/x-ndjson\r\n"), std::string::npos);
+  answer.state.WriteEvent("{}");
+  EXPECT_EQ(answer.sent, "{}\n");
+  answer.state.Ping();
+  answer.state.Abandon();
+  std::string rest;
+  answer.state.Take(rest);
+  EXPECT_EQ(rest.substr(0, 10), "{\"error\":{");
+  EXPECT_EQ(rest.back(), '\n');
 }
 
 TEST(HttpResponse, WhatTheSocketLeavesIsTheConnections) {

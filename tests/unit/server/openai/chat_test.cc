@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/server/openai/fakes.h"
+#include "tests/unit/server/api/fakes.h"
 
-namespace staffel::openai {
+namespace staffel::api::openai {
 namespace {
 
 using ::testing::ElementsAre;
@@ -223,9 +223,9 @@ TEST(Chat, LostOrSlowClientCancels) {
 
 TEST(Chat, WhileLoadingEveryRouteIs503) {
   InlineRunner runner;
-  Api api(&runner);
+  Service service(&runner);
   MapRouter router;
-  api.Register(router);
+  AddRoutes(service, router);
   for (const auto& [route, handler] : router.handlers) {
     auto writer = std::make_shared<RecordingWriter>();
     handler({}, writer);
@@ -437,4 +437,4 @@ TEST(Chat, EchoIsTheContentOfTheLastMessage) {
 }
 
 }  // namespace
-}  // namespace staffel::openai
+}  // namespace staffel::api::openai

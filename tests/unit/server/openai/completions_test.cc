@@ -1,11 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/openai/json_parse.h"
-#include "server/openai/json_text.h"
-#include "tests/unit/server/openai/fakes.h"
+#include "server/api/json_parse.h"
+#include "server/api/json_text.h"
+#include "tests/unit/server/api/fakes.h"
 
-namespace staffel::openai {
+namespace staffel::api::openai {
 namespace {
 
 using ::testing::ElementsAre;
@@ -161,7 +161,7 @@ TEST(SeveralModels, AreFoundByTheirNames) {
   other->limits = other_engine->limits();
   ModelSet models{.served = {world.model, other},
                   .pending = {{{"later"}, "it waits for 1 more worker"}}};
-  world.api.SetModels(std::make_shared<ModelSet>(models));
+  world.service.SetModels(std::make_shared<ModelSet>(models));
 
   auto missing = world.Post("/v1/completions", R"({"prompt":"x"})");
   EXPECT_EQ(missing->status, 400);
@@ -183,4 +183,4 @@ TEST(SeveralModels, AreFoundByTheirNames) {
 }
 
 }  // namespace
-}  // namespace staffel::openai
+}  // namespace staffel::api::openai

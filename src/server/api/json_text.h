@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace staffel::openai {
+namespace staffel::api {
 
 // Appends text as a JSON string (RFC 8259 section 7). Invalid UTF-8 becomes U+FFFD, one for each
 // maximal subpart (Unicode 15, section 3.9), so that the output is always valid.
@@ -19,4 +19,4 @@ void AppendJsonNumber(std::string& out, float value);
 // Appends the bytes as a JSON array of integers.
 void AppendJsonBytes(std::string& out, std::string_view bytes);
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

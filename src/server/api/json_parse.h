@@ -10,9 +10,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "server/openai/api_error.h"
+#include "server/api/api_error.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 using Json = nlohmann::ordered_json;
 
@@ -63,4 +63,4 @@ class FieldReader {
 // "a string", "an array", ...: the JSON type of a value for messages.
 std::string_view TypeName(const Json& value);
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -1,13 +1,16 @@
-// Errors of the OpenAI routes: the HTTP layer's, with the request field that is wrong.
+// Errors of the routes: the HTTP layer's, with the request field that is wrong. Each front writes
+// them in a shape of its own.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/http_error.h"
 #include "staffel/status.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 using ApiError = HttpError;
 
@@ -25,4 +28,14 @@ inline ApiError FromStatus(const Status& status, std::string_view param = "") {
   return error;
 }
 
-}  // namespace staffel::openai
+// The client's name of a field, by OpenAI's name of it.
+struct ClientName {
+  std::string_view openai;
+  std::string_view client;
+};
+
+// The error in the names of a front whose fields are called otherwise: in `param`, and where the
+// message quotes a field ('max_tokens').
+ApiError WithClientNames(ApiError error, std::span<const ClientName> names);
+
+}  // namespace staffel::api

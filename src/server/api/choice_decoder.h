@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -12,15 +13,20 @@
 #include "text/decode_stream.h"
 #include "text/stop_matcher.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 // What a choice gained since the last piece was taken.
 struct Piece {
   std::string text;                    // valid UTF-8
   std::vector<GeneratedToken> tokens;  // the tokens read for it; a stop token is left out
   std::optional<FinishReason> finish;  // set on the last piece
+  // With finish kStop, what ended the answer; neither where a grammar had nothing to add.
+  std::optional<std::string> stop_string;
+  std::optional<TokenId> stop_token;
   bool empty() const { return text.empty() && tokens.empty() && !finish; }
 };
+
+std::string_view FinishName(FinishReason reason);  // "stop", "length", "abort", "error"
 
 class ChoiceDecoder {
  public:
@@ -43,6 +49,7 @@ class ChoiceDecoder {
  private:
   void Push(const GeneratedToken& token);
   void Finish(FinishReason reason);
+  void Stopped();  // by a stop string
 
   std::vector<TokenId> stop_tokens_;
   DecodeStream decode_;
@@ -50,8 +57,9 @@ class ChoiceDecoder {
   std::string decoded_;  // of the token at hand
   Piece piece_;
   int completion_tokens_ = 0;
+  std::optional<TokenId> stop_token_;  // the last token was this one
   bool finished_ = false;
   bool engine_finished_ = false;
 };
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

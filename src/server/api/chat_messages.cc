@@ -1,10 +1,10 @@
-#include "server/openai/chat_messages.h"
+#include "server/api/chat_messages.h"
 
 #include <utility>
 
 #include "base/strings.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 namespace {
 
 bool IsRole(std::string_view role) {
@@ -199,4 +199,4 @@ ChatInput ReadChatInput(FieldReader& reader, bool keep_content_parts) {
   return input;
 }
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "server/api/answer_sink.h"
+#include "server/api/choice_decoder.h"
+#include "server/api/generation_options.h"
+#include "server/api/served_model.h"
 #include "server/http.h"
-#include "server/openai/choice_decoder.h"
-#include "server/openai/generation_options.h"
-#include "server/openai/response_format.h"
-#include "server/openai/served_model.h"
 #include "staffel/clock.h"
 #include "staffel/request.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 struct GenerationPrompt {
   std::vector<TokenId> tokens;
@@ -26,14 +26,14 @@ struct GenerationPrompt {
 
 struct GenerationSpec {
   std::shared_ptr<const ServedModel> model;
-  std::shared_ptr<ResponseWriter> writer;
-  TaskRunner* runner = nullptr;  // outlives the generation
   std::vector<GenerationPrompt> prompts;
   GenerationOptions options;
   int max_tokens_default = 16;  // when the request names none; capped by the room in the context
-  bool echo_logprobs = false;
-  bool logprobs = false;
-  std::unique_ptr<ResponseFormat> format;
+  bool echo_logprobs = false;   // log-probabilities of the prompts' tokens
+  bool token_pieces = false;    // stream a piece for tokens without text, too
+  bool gather = false;          // streamed: Complete gets the whole answer, too
+  std::unique_ptr<AnswerSink> sink;
+  TaskRunner* runner = nullptr;  // outlives the generation
 };
 
 // Events come on the engine thread and are only queued there; the text is made on the runner's
@@ -49,7 +49,7 @@ class Generation final : public EventSink, public std::enable_shared_from_this<G
  private:
   struct Choice {
     ChoiceDecoder decoder;
-    Piece all;  // everything so far, when not streaming
+    Piece all;  // so far; see AnswerSink::Complete
     std::vector<PromptLogprob> prompt_logprobs;
     bool opened = false, closed = false;  // for the client
     std::optional<Time> last_token;
@@ -71,16 +71,16 @@ class Generation final : public EventSink, public std::enable_shared_from_this<G
 
   GenerationSpec spec_;
   const Time started_;
+  std::optional<Time> first_token_;
   std::vector<RequestId> requests_;  // by prompt
   std::vector<Choice> choices_;      // prompt * n + sequence index
   std::vector<int> cached_tokens_;   // by prompt
   int open_choices_ = 0;
   bool answered_ = false;  // only touched in Drain
-  std::atomic<bool> client_gone_{false};
 
   std::mutex mutex_;
   std::vector<SeqEvent> inbox_;  // guarded by mutex_
   bool scheduled_ = false;       // guarded by mutex_
 };
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -1,9 +1,9 @@
 // Chat messages and tools of a request, checked and brought into the form that templates read.
 #pragma once
 
-#include "server/openai/json_parse.h"
+#include "server/api/json_parse.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 inline constexpr int kMessagesMax = 65536;
 
@@ -22,4 +22,4 @@ struct ChatInput {
 // the template iterates over content parts itself, so strings become one part.
 ChatInput ReadChatInput(FieldReader& reader, bool keep_content_parts);
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

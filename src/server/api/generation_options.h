@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "server/openai/json_parse.h"
+#include "server/api/json_parse.h"
 #include "staffel/request.h"
 #include "staffel/tokenizer.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 inline constexpr int kChoicesMax = 128;     // n
 inline constexpr int kStopsMax = 16;        // stop strings (OpenAI's own limit is 4)
@@ -39,4 +39,4 @@ struct GenerationOptions {
 // (docs/api.md lists all of them).
 GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& tokenizer);
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -1,4 +1,4 @@
-// Stand-ins around the OpenAI routes: an engine that a test drives, a writer that records, a
+// Stand-ins around the routes of a front: an engine that a test drives, a writer that records, a
 // tokenizer of one token a byte.
 #pragma once
 
@@ -10,12 +10,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/api/service.h"
 #include "server/http.h"
 #include "server/http_router.h"
-#include "server/openai/api.h"
+#include "server/openai/routes.h"
 #include "text/chat_template.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 // Tokens 0..255 are bytes; 256 is <|end|>, 257 <|turn|>.
 class ByteTokenizer final : public Tokenizer {
@@ -123,8 +124,12 @@ class RecordingWriter final : public ResponseWriter {
     body = std::move(text);
     headers = std::move(h);
   }
-  void BeginStream(HttpHeaders) override { streaming = true; }
-  bool WriteEvent(std::string_view data) override {
+  void BeginStream(HttpHeaders, StreamFraming as) override {
+    streaming = true;
+    framing = as;
+  }
+  bool WriteEvent(std::string_view data, std::string_view name) override {
+    event_names.emplace_back(name);
     events.emplace_back(data);
     return static_cast<int>(events.size()) < slow_after;
   }
@@ -146,7 +151,8 @@ class RecordingWriter final : public ResponseWriter {
   bool streaming = false, ended = false;
   std::string body;
   HttpHeaders headers;
-  std::vector<std::string> events;
+  StreamFraming framing = StreamFraming::kEvents;
+  std::vector<std::string> events, event_names;
   std::function<void()> disconnect;
 };
 
@@ -180,8 +186,8 @@ struct ApiWorld {
     model->chat_template_problem = "this model has no chat template";
     model->engine = engine;
     model->limits = engine->limits();
-    api.Register(router);
-    api.SetModels(std::make_shared<ModelSet>(ModelSet{.served = {model}, .pending = {}}));
+    openai::AddRoutes(service, router);
+    service.SetModels(std::make_shared<ModelSet>(ModelSet{.served = {model}, .pending = {}}));
   }
   ~ApiWorld() { engine->sinks.clear(); }  // which hold the model, and so the engine
 
@@ -207,10 +213,10 @@ struct ApiWorld {
   }
 
   InlineRunner runner;
-  Api api{&runner};
+  Service service{&runner};
   RouteTable router;
   std::shared_ptr<FakeEngine> engine;
   std::shared_ptr<ServedModel> model;
 };
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -1,4 +1,4 @@
-#include "server/openai/prompts.h"
+#include "server/api/prompts.h"
 
 #include <algorithm>
 #include <ctime>
@@ -6,7 +6,7 @@
 #include "base/strings.h"
 #include "text/chat_template.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 namespace {
 
 std::tm LocalTime() {
@@ -179,4 +179,4 @@ std::optional<ApiError> CheckPromptLength(const ServedModel& model, size_t promp
   return error;
 }
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

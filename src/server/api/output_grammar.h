@@ -4,11 +4,11 @@
 
 #include <memory>
 
-#include "server/openai/generation_options.h"
-#include "server/openai/json_parse.h"
+#include "server/api/generation_options.h"
+#include "server/api/json_parse.h"
 #include "staffel/grammar.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 // Sets options.sampling.grammar, and ignore_eos off with it: a text that is complete ends. One
 // field at most may ask for a format. An error, also of what `grammars` cannot honour, is left in
@@ -16,4 +16,4 @@ namespace staffel::openai {
 void ReadOutputGrammar(FieldReader& reader, grammar::Grammars* grammars,
                        GenerationOptions& options);
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -1,12 +1,12 @@
-#include "server/openai/generation.h"
+#include "server/api/generation.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "server/openai/api_error.h"
+#include "server/api/api_error.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 namespace {
 
 RequestId NextRequestId() {
@@ -32,7 +32,6 @@ Time Now() { return std::chrono::steady_clock::now(); }
 void Append(Piece& all, Piece piece) {
   all.text += piece.text;
   std::move(piece.tokens.begin(), piece.tokens.end(), std::back_inserter(all.tokens));
-  if (piece.finish) all.finish = piece.finish;
 }
 
 }  // namespace
@@ -59,22 +58,19 @@ void Generation::Start(GenerationSpec spec) {
   hold.unlock();
   if (Status status = self->Submit(); !status.ok()) {
     self->answered_ = true;
-    SendError(*self->spec_.writer, FromStatus(status));
+    self->spec_.sink->Fail(FromStatus(status));
     return;
   }
   if (self->spec_.options.stream) {
-    self->spec_.writer->BeginStream();
+    if (!self->spec_.sink->BeginStream()) self->CancelAll();
     // Choices without an echo of prompt log-probabilities can be opened at once.
     if (!self->spec_.echo_logprobs) {
       for (size_t i = 0; i < self->choices_.size(); i++) self->Open(static_cast<int>(i));
     }
   }
   std::weak_ptr<Generation> weak = self;
-  self->spec_.writer->OnDisconnect([weak] {
-    if (std::shared_ptr<Generation> generation = weak.lock()) {
-      generation->client_gone_ = true;
-      generation->CancelAll();
-    }
+  self->spec_.sink->OnDisconnect([weak] {
+    if (std::shared_ptr<Generation> generation = weak.lock()) generation->CancelAll();
   });
   self->Drain();
 }
@@ -163,9 +159,11 @@ void Generation::Apply(const SeqEvent& event) {
 }
 
 void Generation::ObserveTokens(Choice& choice, int token_count) {
-  ModelMetrics* metrics = spec_.model->metrics;
-  if (metrics == nullptr || token_count == 0) return;
+  if (token_count == 0) return;
   Time now = Now();
+  if (!first_token_) first_token_ = now;
+  ModelMetrics* metrics = spec_.model->metrics;
+  if (metrics == nullptr) return;
   if (!choice.last_token) {
     metrics->ObserveTimeToFirstToken(Seconds(now - started_));
   } else {
@@ -184,52 +182,39 @@ void Generation::ObserveFinish(FinishReason reason) {
 
 void Generation::Open(int index) {
   choices_[index].opened = true;
-  std::string data = spec_.format->OpenChunk(Result(index));
-  if (!data.empty() && !spec_.writer->WriteEvent(data)) CancelAll();
+  if (!spec_.sink->OpenChoice(Result(index))) CancelAll();
 }
 
 void Generation::SendPiece(int index) {
   Choice& choice = choices_[index];
   Piece piece = choice.decoder.Take();
   if (piece.empty()) return;
-  if (piece.finish) choice.all.finish = piece.finish;
+  if (piece.finish) {
+    choice.all.finish = piece.finish;
+    choice.all.stop_string = piece.stop_string;
+    choice.all.stop_token = piece.stop_token;
+  }
   if (!spec_.options.stream) return Append(choice.all, std::move(piece));
+  if (spec_.gather) Append(choice.all, piece);
   // Tokens whose text is held back wait for it, so that a chunk without text is not sent for each.
-  if (piece.text.empty() && !piece.finish && !spec_.logprobs && !spec_.options.return_token_ids)
-    return;
-  std::optional<FinishReason> finish = std::exchange(piece.finish, std::nullopt);
-  if (!piece.empty() && !spec_.writer->WriteEvent(spec_.format->PieceChunk(index, piece)))
-    return CancelAll();
-  if (!finish) return;
-  Piece last;
-  last.finish = finish;
-  if (!spec_.writer->WriteEvent(spec_.format->PieceChunk(index, last))) CancelAll();
+  if (piece.text.empty() && !piece.finish && !spec_.token_pieces) return;
+  if (!spec_.sink->WritePiece(index, piece)) CancelAll();
 }
 
 void Generation::FinishIfComplete() {
   if (open_choices_ > 0) return;
   answered_ = true;
   ObserveFinish(choices_[0].all.finish.value_or(FinishReason::kStop));
-  if (!spec_.options.stream) {
-    std::vector<ChoiceResult> results;
-    for (size_t i = 0; i < choices_.size(); i++) results.push_back(Result(static_cast<int>(i)));
-    spec_.writer->Send(200, "application/json", spec_.format->Whole(results, TotalUsage()));
-    return;
-  }
-  if (spec_.options.include_usage) spec_.writer->WriteEvent(spec_.format->UsageChunk(TotalUsage()));
-  spec_.writer->WriteEvent("[DONE]");
-  spec_.writer->EndStream();
+  std::vector<ChoiceResult> results;
+  for (size_t i = 0; i < choices_.size(); i++) results.push_back(Result(static_cast<int>(i)));
+  spec_.sink->Complete(results, TotalUsage());
 }
 
 void Generation::Fail(const Status& error) {
   answered_ = true;
   CancelAll();
   ObserveFinish(FinishReason::kError);
-  ApiError api_error = FromStatus(error);
-  if (!spec_.options.stream) return SendError(*spec_.writer, api_error);
-  spec_.writer->WriteEvent(ErrorBody(api_error));
-  spec_.writer->WriteEvent("[DONE]");
-  spec_.writer->EndStream();
+  spec_.sink->Fail(FromStatus(error));
 }
 
 ChoiceResult Generation::Result(int index) const {
@@ -238,6 +223,7 @@ ChoiceResult Generation::Result(int index) const {
   ChoiceResult result;
   result.index = index;
   result.all = choice.all;
+  result.completion_tokens = choice.decoder.completion_tokens();
   result.echo_text = prompt.echo_text;
   result.prompt = prompt.tokens;
   result.prompt_logprobs = spec_.echo_logprobs ? &choice.prompt_logprobs : nullptr;
@@ -251,7 +237,10 @@ Usage Generation::TotalUsage() const {
   for (int cached : cached_tokens_) usage.cached_tokens += cached;
   for (const Choice& choice : choices_)
     usage.completion_tokens += choice.decoder.completion_tokens();
+  const Time now = Now();
+  usage.prompt_time = first_token_.value_or(now) - started_;
+  usage.answer_time = now - first_token_.value_or(now);
   return usage;
 }
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -15,7 +15,7 @@ namespace staffel {
 class ChatTemplate;
 }
 
-namespace staffel::openai {
+namespace staffel::api {
 
 struct ServedModel {
   std::vector<std::string> names;  // the first is the one shown; requests may use any
@@ -23,7 +23,7 @@ struct ServedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
   std::string chat_template_problem;                  // why it is null
-  std::shared_ptr<grammar::Grammars> grammars;  // null: no structured output
+  std::shared_ptr<grammar::Grammars> grammars;        // null: no structured output
   std::shared_ptr<EngineClient> engine;
   EngineLimits limits;
   ModelMetrics* metrics = nullptr;  // null: not counted; else outlives the model
@@ -40,4 +40,4 @@ struct ModelSet {
   std::vector<Pending> pending;
 };
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -5,12 +5,12 @@
 #include <memory>
 #include <vector>
 
-#include "server/openai/chat_messages.h"
-#include "server/openai/generation.h"
-#include "server/openai/json_parse.h"
-#include "server/openai/served_model.h"
+#include "server/api/chat_messages.h"
+#include "server/api/generation.h"
+#include "server/api/json_parse.h"
+#include "server/api/served_model.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 
 inline constexpr int kPromptsMax = 1024;  // of one text completion request
 
@@ -36,4 +36,4 @@ Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, Fie
 std::optional<ApiError> CheckPromptLength(const ServedModel& model, size_t prompt_tokens,
                                           int answer_tokens_min, std::string_view param);
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -1,4 +1,4 @@
-#include "server/openai/json_parse.h"
+#include "server/api/json_parse.h"
 
 #include <cmath>
 #include <memory>
@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/strings.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 namespace {
 
 // Builds the document from parser events. Unlike the library's own builder it bounds depth and
@@ -253,4 +253,4 @@ std::optional<std::vector<int64_t>> FieldReader::IntArray(std::string_view name,
   return out;
 }
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

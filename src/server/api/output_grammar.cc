@@ -1,4 +1,4 @@
-#include "server/openai/output_grammar.h"
+#include "server/api/output_grammar.h"
 
 #include <optional>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "base/strings.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 namespace {
 
 using grammar::GrammarSpec;
@@ -153,4 +153,4 @@ void ReadOutputGrammar(FieldReader& reader, grammar::Grammars* grammars,
   options.sampling.grammar = std::make_shared<const GrammarSpec>(std::move(wish->spec));
 }
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

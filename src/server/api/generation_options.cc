@@ -1,4 +1,4 @@
-#include "server/openai/generation_options.h"
+#include "server/api/generation_options.h"
 
 #include <charconv>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "base/strings.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 namespace {
 
 uint64_t RandomSeed() {
@@ -153,4 +153,4 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& to
   return options;
 }
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -1,11 +1,11 @@
-#include "server/openai/json_text.h"
+#include "server/api/json_text.h"
 
 #include <charconv>
 #include <cmath>
 
 #include "text/utf8.h"
 
-namespace staffel::openai {
+namespace staffel::api {
 namespace {
 
 void AppendEscaped(std::string& out, char c) {
@@ -81,4 +81,4 @@ void AppendJsonBytes(std::string& out, std::string_view bytes) {
   out += ']';
 }
 
-}  // namespace staffel::openai
+}  // namespace staffel::api

@@ -1,0 +1,36 @@
+#include "server/api/service.h"
+
+#include <utility>
+
+namespace staffel::api {
+
+void Service::SetModels(std::shared_ptr<const ModelSet> models) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  models_ = std::move(models);
+}
+
+std::shared_ptr<const ModelSet> Service::models() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return models_;
+}
+
+void Service::Add(Router& router, const char* method, const char* path, Handler handler,
+                  ErrorWriter error_writer) {
+  router.Handle(
+      method, path,
+      [this, handler, error_writer](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+        std::shared_ptr<const ModelSet> models = this->models();
+        if (models == nullptr) {
+          return error_writer(
+              *writer,
+              FromStatus(absl::UnavailableError("the model is loading; try again in a moment")));
+        }
+        // A body can be megabytes of JSON and text: not on the thread that serves sockets.
+        runner_->Post([runner = runner_, handler, models = std::move(models),
+                       request = std::move(request), writer = std::move(writer)]() mutable {
+          handler({*models, std::move(request), std::move(writer), runner});
+        });
+      });
+}
+
+}  // namespace staffel::api

@@ -1,0 +1,50 @@
+// What all fronts of a server share: the models it serves at the moment, and the threads on which
+// requests are read. Lives as long as the servers that carry the fronts.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "server/api/api_error.h"
+#include "server/api/served_model.h"
+#include "server/http.h"
+
+namespace staffel::api {
+
+// One HTTP request at a front.
+struct Call {
+  const ModelSet& models;  // of the moment the request came
+  HttpRequest request;
+  std::shared_ptr<ResponseWriter> writer;
+  TaskRunner* runner;
+};
+
+class Service {
+ public:
+  using Handler = void (*)(Call call);
+  // Writes an error in the shape of the front; SendError is OpenAI's.
+  using ErrorWriter = void (*)(ResponseWriter& writer, const ApiError& error);
+
+  // The runner outlives the service.
+  explicit Service(TaskRunner* runner) : runner_(runner) {}
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // Any thread; not empty. Requests that have begun keep the model they began with.
+  void SetModels(std::shared_ptr<const ModelSet> models);
+  // Null before the first SetModels. Any thread.
+  std::shared_ptr<const ModelSet> models() const;
+  TaskRunner* runner() const { return runner_; }
+
+  // Adds a route whose handler runs on the runner's threads. Until there are models it answers 503
+  // with Retry-After. The service outlives the router.
+  void Add(Router& router, const char* method, const char* path, Handler handler,
+           ErrorWriter error_writer = SendError);
+
+ private:
+  TaskRunner* const runner_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const ModelSet> models_;  // guarded by mutex_
+};
+
+}  // namespace staffel::api

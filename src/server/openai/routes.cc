@@ -1,0 +1,208 @@
+#include "server/openai/routes.h"
+
+#include <atomic>
+#include <chrono>
+#include <utility>
+
+#include "base/strings.h"
+#include "server/api/generation_request.h"
+#include "server/api/json_text.h"
+#include "server/api/prompts.h"
+#include "server/openai/answer.h"
+#include "server/openai/response_format.h"
+
+namespace staffel::api::openai {
+namespace {
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string IdsJson(absl::Span<const TokenId> tokens) {
+  std::string out = "[";
+  for (TokenId token : tokens) StrAppend(out, out.size() > 1 ? "," : "", token);
+  return out + "]";
+}
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+void AppendModel(std::string& out, const ServedModel& model, std::string_view name) {
+  out += "{\"id\":";
+  AppendJsonString(out, name);
+  StrAppend(out, ",\"object\":\"model\",\"created\":", model.created_unix_s,
+            ",\"owned_by\":\"staffel\",\"root\":");
+  AppendJsonString(out, model.names[0]);
+  StrAppend(out, ",\"parent\":null,\"max_model_len\":", model.limits.max_model_len, "}");
+}
+
+// The text of the last message, for `echo`.
+std::string LastContent(const Json& messages) {
+  const auto content = messages.back().find("content");  // an assistant's may be absent
+  return content != messages.back().end() && content->is_string() ? content->get<std::string>()
+                                                                  : "";
+}
+
+FormatOptions FormatOf(const GenerationSpec& spec, std::string id) {
+  return {std::move(id),
+          spec.model->names[0],
+          UnixSeconds(),
+          spec.options.sampling.top_logprobs >= 0,
+          spec.options.return_token_ids,
+          spec.options.include_usage,
+          spec.model->tokenizer.get()};
+}
+
+void Start(GenerationSpec spec, Call& call, std::unique_ptr<ResponseFormat> format) {
+  spec.runner = call.runner;
+  spec.sink = MakeAnswer(std::move(call.writer), spec.options, std::move(format));
+  Generation::Start(std::move(spec));
+}
+
+void Chat(Call call) {
+  Checked<Json> parsed = ParseBody(call.request.body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
+  const Json& body = std::get<Json>(parsed);
+  auto found = FindModel(call.models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  FieldReader reader(body);
+  const bool echo = reader.Bool("echo").value_or(false);
+  if (const Json* modalities = reader.Array("modalities");
+      modalities != nullptr && *modalities != Json::array({"text"})) {
+    reader.Fail("modalities", "'modalities' must be [\"text\"]: this model answers with text");
+  }
+  Checked<GenerationSpec> read =
+      ReadChat(std::get<std::shared_ptr<const ServedModel>>(std::move(found)), reader);
+  if (auto* error = std::get_if<ApiError>(&read)) return SendError(*call.writer, *error);
+  GenerationSpec& spec = std::get<GenerationSpec>(read);
+  if (echo) spec.prompts[0].echo_text = LastContent(body["messages"]);
+
+  static std::atomic<uint64_t> count{0};
+  auto format =
+      MakeChatFormat(FormatOf(spec, StrCat("chatcmpl-", call.request.request_id, "-", ++count)));
+  Start(std::move(spec), call, std::move(format));
+}
+
+void Completions(Call call) {
+  Checked<Json> parsed = ParseBody(call.request.body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
+  const Json& body = std::get<Json>(parsed);
+  auto found = FindModel(call.models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  FieldReader reader(body);
+  Checked<GenerationSpec> read =
+      ReadCompletion(std::get<std::shared_ptr<const ServedModel>>(std::move(found)), reader);
+  if (auto* error = std::get_if<ApiError>(&read)) return SendError(*call.writer, *error);
+  GenerationSpec& spec = std::get<GenerationSpec>(read);
+
+  static std::atomic<uint64_t> count{0};
+  auto format =
+      MakeCompletionFormat(FormatOf(spec, StrCat("cmpl-", call.request.request_id, "-", ++count)));
+  Start(std::move(spec), call, std::move(format));
+}
+
+void Models(Call call) {
+  std::string out;
+  for (const auto& model : call.models.served) {
+    for (const std::string& name : model->names) {
+      if (!out.empty()) out += ",";
+      AppendModel(out, *model, name);
+    }
+  }
+  call.writer->Send(200, "application/json", StrCat("{\"object\":\"list\",\"data\":[", out, "]}"));
+}
+
+void Model(Call call) {
+  std::string name = call.request.path.substr(kModelPrefix.size());
+  auto found = FindModel(call.models, Json{{"model", name}});
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  std::string out;
+  AppendModel(out, *std::get<std::shared_ptr<const ServedModel>>(found), name);
+  call.writer->Send(200, "application/json", out);
+}
+
+void Tokenize(Call call) {
+  Checked<Json> parsed = ParseBody(call.request.body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
+  const Json& body = std::get<Json>(parsed);
+  auto found = FindModel(call.models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
+  FieldReader reader(body);
+  bool add_special = reader.Bool("add_special_tokens").value_or(true);
+  bool parse_special = reader.Bool("parse_special").value_or(false);
+  bool with_text = reader.Bool("return_token_strs").value_or(false);
+  std::vector<TokenId> tokens;
+  if (reader.Get("messages") != nullptr) {
+    Checked<RenderedChat> rendered = RenderChat(*model, reader);
+    if (auto* error = std::get_if<ApiError>(&rendered)) return SendError(*call.writer, *error);
+    tokens = std::get<RenderedChat>(std::move(rendered)).tokens;
+  } else {
+    std::optional<std::string> text = reader.String("prompt");
+    if (!text && reader.ok())
+      reader.Fail("prompt", "'prompt' is missing; send a string, or 'messages'");
+    if (!reader.ok()) return SendError(*call.writer, *reader.error());
+    tokens = model->tokenizer->Encode(*text, parse_special, add_special);
+  }
+  std::string out =
+      StrCat("{\"count\":", tokens.size(), ",\"max_model_len\":", model->limits.max_model_len,
+             ",\"tokens\":", IdsJson(tokens));
+  if (with_text) {
+    out += ",\"token_strs\":[";
+    for (size_t i = 0; i < tokens.size(); i++) {
+      if (i > 0) out += ',';
+      AppendJsonString(out, model->tokenizer->TokenBytes(tokens[i], /*special=*/true));
+    }
+    out += ']';
+  }
+  call.writer->Send(200, "application/json", out + "}");
+}
+
+void Detokenize(Call call) {
+  Checked<Json> parsed = ParseBody(call.request.body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
+  const Json& body = std::get<Json>(parsed);
+  auto found = FindModel(call.models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
+  FieldReader reader(body);
+  auto ids = reader.IntArray("tokens", 0, model->tokenizer->vocab_size() - 1);
+  if (!ids && reader.ok()) reader.Fail("tokens", "'tokens' is missing; send an array of token ids");
+  if (!reader.ok()) return SendError(*call.writer, *reader.error());
+  std::vector<TokenId> tokens(ids->begin(), ids->end());
+  std::string out = "{\"prompt\":";
+  AppendJsonString(out, model->tokenizer->Decode(tokens, /*special=*/true));
+  call.writer->Send(200, "application/json", out + "}");
+}
+
+void Render(Call call) {
+  Checked<Json> parsed = ParseBody(call.request.body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
+  const Json& body = std::get<Json>(parsed);
+  auto found = FindModel(call.models, body);
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
+  FieldReader reader(body);
+  Checked<RenderedChat> rendered = RenderChat(*model, reader);
+  if (auto* error = std::get_if<ApiError>(&rendered)) return SendError(*call.writer, *error);
+  const RenderedChat& chat = std::get<RenderedChat>(rendered);
+  std::string out = "{\"prompt\":";
+  AppendJsonString(out, chat.prompt.text);
+  StrAppend(out, ",\"count\":", chat.tokens.size(), ",\"tokens\":", IdsJson(chat.tokens));
+  call.writer->Send(200, "application/json", out + "}");
+}
+
+}  // namespace
+
+void AddRoutes(Service& service, Router& router) {
+  service.Add(router, "POST", "/v1/chat/completions", Chat);
+  service.Add(router, "POST", "/v1/completions", Completions);
+  service.Add(router, "GET", "/v1/models", Models);
+  service.Add(router, "GET", "/v1/models/*", Model);
+  service.Add(router, "POST", "/tokenize", Tokenize);
+  service.Add(router, "POST", "/detokenize", Detokenize);
+  service.Add(router, "POST", "/v1/chat/completions/render", Render);
+}
+
+}  // namespace staffel::api::openai
