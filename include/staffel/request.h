@@ -78,6 +78,7 @@ struct GeneratedToken {
 
 struct PromptLogprob {  // entry i speaks of prompt[i + 1]
   float logprob = 0;
+  int rank = 0;  // 1: no token is likelier
   std::vector<TokenLogprob> top;
 };
 

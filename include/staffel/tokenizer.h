@@ -35,6 +35,10 @@ struct TokenizerSpec {
   TokenId bos = -1, eos = -1, eot = -1, eom = -1, unknown = -1, padding = -1;
   bool add_bos = false, add_eos = false, add_space_prefix = true;
   std::vector<TokenId> end_of_generation;  // further end tokens named by the file
+  // Fill in the middle: the model is asked with fim_prefix TEXT fim_suffix TEXT fim_middle. The
+  // others set the parts of a prompt of several files apart, and end an answer.
+  TokenId fim_prefix = -1, fim_suffix = -1, fim_middle = -1;
+  TokenId fim_padding = -1, fim_repository = -1, fim_separator = -1;
 };
 
 // Half-open byte range of a text.
@@ -69,6 +73,7 @@ class Tokenizer {
   virtual std::string Decode(absl::Span<const TokenId> tokens, bool special = false) const = 0;
   virtual bool IsControl(TokenId token) const = 0;
   virtual int vocab_size() const = 0;
+  // As given, and with the tokens for filling in the middle that are known by name.
   virtual const TokenizerSpec& spec() const = 0;
   // eos, eot, eom and the end-of-turn tokens known by name ("<|im_end|>", "<|eot_id|>",
   // "<end_of_turn>", ...), ascending.

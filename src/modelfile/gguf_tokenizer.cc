@@ -116,6 +116,24 @@ Status ReadEndTokens(const GgufMetadata& metadata, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
+// Tokens for filling in the middle, under the names of today and those of old files.
+Status ReadFimTokens(const GgufMetadata& metadata, TokenizerSpec* spec) {
+  const struct {
+    const char* name;
+    TokenId* token;
+  } keys[] = {
+      {"prefix_token_id", &spec->fim_prefix},     {"suffix_token_id", &spec->fim_suffix},
+      {"middle_token_id", &spec->fim_middle},     {"fim_pre_token_id", &spec->fim_prefix},
+      {"fim_suf_token_id", &spec->fim_suffix},    {"fim_mid_token_id", &spec->fim_middle},
+      {"fim_pad_token_id", &spec->fim_padding},   {"fim_rep_token_id", &spec->fim_repository},
+      {"fim_sep_token_id", &spec->fim_separator},
+  };
+  for (const auto& [name, token] : keys) {
+    STAFFEL_RETURN_IF_ERROR(ReadToken(metadata, name, spec->tokens.size(), token));
+  }
+  return absl::OkStatus();
+}
+
 Status ReadFlag(const GgufMetadata& metadata, const char* name, bool* flag) {
   const std::string key = StrCat("tokenizer.ggml.", name);
   if (!metadata.Has(key)) return absl::OkStatus();
@@ -164,6 +182,7 @@ Result<TokenizerSpec> ReadGgufTokenizer(const GgufMetadata& metadata) {
   STAFFEL_RETURN_IF_ERROR(ReadMerges(metadata, &spec));
   SetSpecialTokensByDefault(&spec);
   STAFFEL_RETURN_IF_ERROR(ReadEndTokens(metadata, &spec));
+  STAFFEL_RETURN_IF_ERROR(ReadFimTokens(metadata, &spec));
   const size_t count = spec.tokens.size();
   STAFFEL_RETURN_IF_ERROR(ReadToken(metadata, "bos_token_id", count, &spec.bos));
   STAFFEL_RETURN_IF_ERROR(ReadToken(metadata, "unknown_token_id", count, &spec.unknown));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "text/fill_in_middle.h"
 
 namespace staffel {
 namespace {
@@ -65,9 +66,18 @@ Status ValidateVocabulary(const TokenizerSpec& spec) {
           StrCat("token ", i, " has the type ", type, "; it must be from 1 to 6"));
     }
   }
-  const std::pair<std::string_view, TokenId> ids[] = {
-      {"bos", spec.bos}, {"eos", spec.eos},         {"eot", spec.eot},
-      {"eom", spec.eom}, {"unknown", spec.unknown}, {"padding", spec.padding}};
+  const std::pair<std::string_view, TokenId> ids[] = {{"bos", spec.bos},
+                                                      {"eos", spec.eos},
+                                                      {"eot", spec.eot},
+                                                      {"eom", spec.eom},
+                                                      {"unknown", spec.unknown},
+                                                      {"padding", spec.padding},
+                                                      {"fim_prefix", spec.fim_prefix},
+                                                      {"fim_suffix", spec.fim_suffix},
+                                                      {"fim_middle", spec.fim_middle},
+                                                      {"fim_padding", spec.fim_padding},
+                                                      {"fim_repository", spec.fim_repository},
+                                                      {"fim_separator", spec.fim_separator}};
   for (const auto& [name, id] : ids) {
     if (id != -1) STAFFEL_RETURN_IF_ERROR(CheckId(spec, name, id));
   }
@@ -108,6 +118,7 @@ std::vector<TokenId> EndTokens(const TokenizerSpec& spec) {
 
 VocabularyTokenizer::VocabularyTokenizer(TokenizerSpec spec, std::vector<std::string> pieces)
     : spec_(std::move(spec)), pieces_(std::move(pieces)), end_tokens_(EndTokens(spec_)) {
+  FindFimTokens(spec_);
   for (size_t i = 0; i < spec_.tokens.size(); i++) {
     const bool control = IsControlType(spec_.types[i]);
     if (!control && spec_.types[i] != TokenType::kUserDefined) continue;

@@ -86,7 +86,10 @@ Result<PromptLogprob> Sampler::Logprob(absl::Span<const float> row, TokenId toke
   STAFFEL_RETURN_IF_ERROR(CheckMax(max));
   const double log_sum = max + std::log(SumExp(row, max, 1.0f));
   PromptLogprob result;
-  result.logprob = static_cast<float>(std::min(0.0, row[token] - log_sum));
+  const float logit = row[token];
+  result.logprob = static_cast<float>(std::min(0.0, logit - log_sum));
+  result.rank = 1 + static_cast<int>(std::count_if(row.begin(), row.end(),
+                                                   [&](float other) { return other > logit; }));
   FillTop(row, top, log_sum, result.top);
   return result;
 }

@@ -201,7 +201,7 @@ void Worker::ReadLogits(const StepPlan& plan, StepOutcome& outcome) {
     // A row that cannot be normalised reports NaN: the prompt is as the client gave it, so this is
     // an answer, and the draw that follows tells the error.
     report->entries.push_back(logprob.ok() ? *std::move(logprob)
-                                           : PromptLogprob{std::nanf(""), {}});
+                                           : PromptLogprob{std::nanf(""), 0, {}});
   }
 }
 

@@ -293,6 +293,7 @@ void Write(const StepOutcome& outcome, proto::StepOutcome& out) {
     for (const PromptLogprob& entry : logprobs.entries) {
       proto::PromptLogprob& added_entry = *added.add_entries();
       added_entry.set_logprob(entry.logprob);
+      added_entry.set_rank(entry.rank);
       WriteTop(entry.top, *added_entry.mutable_top());
     }
   }
@@ -318,7 +319,8 @@ Result<StepOutcome> Read(const proto::StepOutcome& in) {
     added.slot = numbers.SlotOf(logprobs.slot());
     added.start = numbers.Int(logprobs.start(), "start");
     for (const proto::PromptLogprob& entry : logprobs.entries()) {
-      added.entries.push_back({entry.logprob(), ReadTop(entry.top(), numbers)});
+      added.entries.push_back(
+          {entry.logprob(), numbers.Int(entry.rank(), "rank"), ReadTop(entry.top(), numbers)});
     }
   }
   outcome.compute_s = numbers.Real(in.compute_s(), "compute_s");

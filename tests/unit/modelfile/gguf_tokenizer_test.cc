@@ -58,6 +58,11 @@ TEST(GgufTokenizer, EveryKeyIsRead) {
                              .U64("tokenizer.ggml.eom_token_id", 4)
                              .U32("tokenizer.ggml.unknown_token_id", 0)
                              .U32("tokenizer.ggml.padding_token_id", 0xFFFFFFFF)
+                             .U32("tokenizer.ggml.prefix_token_id", 1)
+                             .U32("tokenizer.ggml.fim_pre_token_id", 2)
+                             .U32("tokenizer.ggml.suffix_token_id", 3)
+                             .U32("tokenizer.ggml.fim_mid_token_id", 4)
+                             .U32("tokenizer.ggml.fim_sep_token_id", 0)
                              .Array<uint32_t>("tokenizer.ggml.eos_token_ids", 4, {2, 4, 2})
                              .Bool("tokenizer.ggml.add_bos_token", false)
                              .Bool("tokenizer.ggml.add_eos_token", true)
@@ -76,6 +81,11 @@ TEST(GgufTokenizer, EveryKeyIsRead) {
   EXPECT_EQ(spec->eom, 4);
   EXPECT_EQ(spec->unknown, 0);
   EXPECT_EQ(spec->padding, -1);
+  EXPECT_EQ(spec->fim_prefix, 2) << "the newer name wins";
+  EXPECT_EQ(spec->fim_suffix, 3);
+  EXPECT_EQ(spec->fim_middle, 4);
+  EXPECT_EQ(spec->fim_separator, 0);
+  EXPECT_EQ(spec->fim_padding, -1);
   EXPECT_THAT(spec->end_of_generation, ElementsAre(2, 4));
   EXPECT_FALSE(spec->add_bos);
   EXPECT_TRUE(spec->add_eos);

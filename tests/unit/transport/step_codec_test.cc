@@ -98,7 +98,7 @@ class Maker {
       PromptLogprobs& logprobs = outcome.prompt_logprobs.emplace_back();
       logprobs.slot = Slot(Number());
       logprobs.start = Number();
-      for (int j = Count(5); j > 0; --j) logprobs.entries.push_back({Float(), Top()});
+      for (int j = Count(5); j > 0; --j) logprobs.entries.push_back({Float(), Number(), Top()});
     }
     outcome.compute_s = Count(1000) / 1000.0;
     return outcome;
@@ -236,6 +236,7 @@ void ExpectEqual(const StepOutcome& a, const StepOutcome& b) {
     ASSERT_EQ(a.prompt_logprobs[i].entries.size(), b.prompt_logprobs[i].entries.size());
     for (size_t j = 0; j < a.prompt_logprobs[i].entries.size(); ++j) {
       EXPECT_EQ(a.prompt_logprobs[i].entries[j].logprob, b.prompt_logprobs[i].entries[j].logprob);
+      EXPECT_EQ(a.prompt_logprobs[i].entries[j].rank, b.prompt_logprobs[i].entries[j].rank);
       ExpectEqual(a.prompt_logprobs[i].entries[j].top, b.prompt_logprobs[i].entries[j].top);
     }
   }

@@ -301,6 +301,8 @@ TEST(Sampler, PromptLogprobs) {
   Result<PromptLogprob> logprob = sampler.Logprob(row, 0, 1);
   ASSERT_TRUE(logprob.ok());
   EXPECT_NEAR(logprob->logprob, std::log(0.25), 1e-6);
+  EXPECT_EQ(logprob->rank, 2);
+  EXPECT_EQ(sampler.Logprob(row, 1, 1)->rank, 1);
   ASSERT_EQ(logprob->top.size(), 1u);
   EXPECT_EQ(logprob->top[0].token, 1);
   EXPECT_FALSE(sampler.Logprob({std::nanf(""), 1}, 0, 1).ok());
