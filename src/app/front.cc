@@ -10,6 +10,7 @@
 #include "app/service_notify.h"
 #include "app/version.h"
 #include "base/strings.h"
+#include "server/anthropic/routes.h"
 #include "server/openai/routes.h"
 
 namespace staffel {
@@ -61,6 +62,7 @@ Front::Front(const ServeOptions& options)
       server_(ServerOptions(options), &metrics_) {
   metrics_.SetOpenConnections([this] { return server_.open_connections(); });
   api::openai::AddRoutes(service_, server_);
+  api::anthropic::AddRoutes(service_, server_);
 }
 
 Status Front::Start(const std::string& reason) {

@@ -36,8 +36,14 @@ void CheckAnswer(const RecordingWriter& writer) {
 }
 
 void Run(std::string_view input) {
-  static constexpr const char* kRoutes[] = {"/v1/chat/completions", "/v1/completions", "/tokenize",
-                                            "/detokenize", "/v1/chat/completions/render"};
+  static constexpr const char* kRoutes[] = {"/v1/chat/completions",
+                                            "/v1/completions",
+                                            "/tokenize",
+                                            "/detokenize",
+                                            "/v1/chat/completions/render",
+                                            "/v1/responses",
+                                            "/v1/messages",
+                                            "/v1/messages/count_tokens"};
   ApiWorld world(kTemplate);
   const size_t route = static_cast<uint8_t>(input[0] - '0') % std::size(kRoutes);
   const auto writer = world.Post(kRoutes[route], std::string(input.substr(1)));

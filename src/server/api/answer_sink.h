@@ -42,7 +42,7 @@ struct ChoiceResult {
   int completion_tokens = 0;         // drawn so far, stop tokens included
   std::string echo_text;             // of the caller, put before the text
   absl::Span<const TokenId> prompt;  // of this choice; lives as long as the generation
-  const std::vector<PromptLogprob>* prompt_logprobs = nullptr;  // with echo_logprobs
+  const std::vector<PromptLogprob>* prompt_logprobs = nullptr;  // where they were asked for
 };
 
 // Calls come from one thread at a time. Either Complete or Fail is the last one, and comes exactly

@@ -29,6 +29,25 @@ double Seconds(Duration duration) { return std::chrono::duration<double>(duratio
 
 Time Now() { return std::chrono::steady_clock::now(); }
 
+double MeanLogprob(const ChoiceResult& choice) {
+  double sum = 0;
+  for (const GeneratedToken& token : choice.all.tokens) sum += token.logprob;
+  return choice.all.tokens.empty() ? 0 : sum / static_cast<double>(choice.all.tokens.size());
+}
+
+// Of each prompt's n choices the `kept` with the highest log-probability a token, best first.
+void KeepBest(int n, int kept, std::vector<ChoiceResult>& choices) {
+  std::vector<ChoiceResult> best;
+  for (auto begin = choices.begin(); begin != choices.end(); begin += n) {
+    std::stable_sort(begin, begin + n, [](const ChoiceResult& a, const ChoiceResult& b) {
+      return MeanLogprob(a) > MeanLogprob(b);
+    });
+    std::move(begin, begin + kept, std::back_inserter(best));
+  }
+  for (size_t i = 0; i < best.size(); i++) best[i].index = static_cast<int>(i);
+  choices = std::move(best);
+}
+
 void Append(Piece& all, Piece piece) {
   all.text += piece.text;
   std::move(piece.tokens.begin(), piece.tokens.end(), std::back_inserter(all.tokens));
@@ -64,7 +83,7 @@ void Generation::Start(GenerationSpec spec) {
   if (self->spec_.options.stream) {
     if (!self->spec_.sink->BeginStream()) self->CancelAll();
     // Choices without an echo of prompt log-probabilities can be opened at once.
-    if (!self->spec_.echo_logprobs) {
+    if (self->spec_.prompt_logprobs < 0) {
       for (size_t i = 0; i < self->choices_.size(); i++) self->Open(static_cast<int>(i));
     }
   }
@@ -85,8 +104,7 @@ Status Generation::Submit() {
     request.prompt = prompt;
     request.n = options.n;
     request.sampling = options.sampling;
-    request.sampling.prompt_logprobs =
-        spec_.echo_logprobs ? std::max(0, options.sampling.top_logprobs) : -1;
+    request.sampling.prompt_logprobs = spec_.prompt_logprobs;
     int64_t room =
         std::max<int64_t>(0, model.limits.max_model_len - static_cast<int64_t>(prompt.size()));
     int64_t wanted = options.max_tokens.value_or(std::min<int64_t>(spec_.max_tokens_default, room));
@@ -207,6 +225,7 @@ void Generation::FinishIfComplete() {
   ObserveFinish(choices_[0].all.finish.value_or(FinishReason::kStop));
   std::vector<ChoiceResult> results;
   for (size_t i = 0; i < choices_.size(); i++) results.push_back(Result(static_cast<int>(i)));
+  if (spec_.best_of > 0) KeepBest(spec_.options.n, spec_.best_of, results);
   spec_.sink->Complete(results, TotalUsage());
 }
 
@@ -226,7 +245,7 @@ ChoiceResult Generation::Result(int index) const {
   result.completion_tokens = choice.decoder.completion_tokens();
   result.echo_text = prompt.echo_text;
   result.prompt = prompt.tokens;
-  result.prompt_logprobs = spec_.echo_logprobs ? &choice.prompt_logprobs : nullptr;
+  result.prompt_logprobs = spec_.prompt_logprobs >= 0 ? &choice.prompt_logprobs : nullptr;
   return result;
 }
 

@@ -22,6 +22,7 @@ namespace staffel::api {
 struct GenerationPrompt {
   std::vector<TokenId> tokens;
   std::string echo_text;  // put before the answer
+  bool is_text = false;   // echo_text is what the client gave
 };
 
 struct GenerationSpec {
@@ -29,9 +30,11 @@ struct GenerationSpec {
   std::vector<GenerationPrompt> prompts;
   GenerationOptions options;
   int max_tokens_default = 16;  // when the request names none; capped by the room in the context
-  bool echo_logprobs = false;   // log-probabilities of the prompts' tokens
-  bool token_pieces = false;    // stream a piece for tokens without text, too
-  bool gather = false;          // streamed: Complete gets the whole answer, too
+  // Log-probabilities of the prompts' tokens, with so many of the likeliest ones; -1: none.
+  int prompt_logprobs = -1;
+  int best_of = 0;            // 0: all n answers are shown; else that many, the likeliest, of n
+  bool token_pieces = false;  // stream a piece for tokens without text, too
+  bool gather = false;        // streamed: Complete gets the whole answer, too
   std::unique_ptr<AnswerSink> sink;
   TaskRunner* runner = nullptr;  // outlives the generation
 };

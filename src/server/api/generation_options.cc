@@ -1,5 +1,6 @@
 #include "server/api/generation_options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <random>
@@ -101,21 +102,61 @@ void ReadStream(FieldReader& reader, GenerationOptions& options) {
   if (!fields.ok()) reader.Fail("stream_options.include_usage", fields.error()->message);
 }
 
-void RefuseUnsupported(FieldReader& reader) {
-  static constexpr struct {
-    const char* name;
-    const char* advice;
-  } kRefused[] = {
-      {"bad_words", "use 'logit_bias' with -100"},
-      {"allowed_token_ids", "use 'logit_bias'"},
-      {"use_beam_search", "use 'n' with a temperature"},
-      {"truncate_prompt_tokens", "shorten the prompt"},
-  };
-  for (const auto& [name, advice] : kRefused) {
-    const Json* value = reader.Get(name);
-    if (value == nullptr || (value->is_boolean() && !value->get<bool>())) continue;
-    reader.Fail(name, StrCat("'", name, "' is not supported by this version; ", advice));
+// Words as tokens, with and without a space in front, since a word within a text mostly has one.
+void ReadBadWords(FieldReader& reader, const Tokenizer& tokenizer, SamplingParams& sampling) {
+  const Json* words = reader.Array("bad_words");
+  if (words == nullptr) return;
+  if (words->size() > kBadWordsMax)
+    return reader.Fail("bad_words",
+                       StrCat("'bad_words' may hold at most ", kBadWordsMax, " words"));
+  for (const Json& word : *words) {
+    if (!word.is_string() || word.get_ref<const std::string&>().empty() ||
+        word.get_ref<const std::string&>().size() > kStopBytesMax) {
+      return reader.Fail("bad_words",
+                         StrCat("'bad_words' must hold strings of 1 to ", kStopBytesMax, " bytes"));
+    }
+    const std::string& text = word.get_ref<const std::string&>();
+    for (const std::string& form : {text, StrCat(" ", text)}) {
+      if (form[0] == ' ' && text[0] == ' ' && form.size() > text.size()) continue;
+      std::vector<TokenId> tokens = tokenizer.Encode(form, /*parse_special=*/true,
+                                                     /*add_bos=*/false);
+      auto& banned = sampling.banned_sequences;
+      if (!tokens.empty() && std::find(banned.begin(), banned.end(), tokens) == banned.end())
+        banned.push_back(std::move(tokens));
+    }
   }
+}
+
+void ReadAllowedTokens(FieldReader& reader, int vocab_size, SamplingParams& sampling) {
+  const auto ids = reader.IntArray("allowed_token_ids", 0, vocab_size - 1);
+  if (!ids) return;
+  if (ids->empty())
+    return reader.Fail("allowed_token_ids", "'allowed_token_ids' must hold one token at least");
+  std::vector<TokenId>& allowed = sampling.allowed_tokens;
+  allowed.assign(ids->begin(), ids->end());
+  std::sort(allowed.begin(), allowed.end());
+  allowed.erase(std::unique(allowed.begin(), allowed.end()), allowed.end());
+}
+
+void ReadPromptFields(FieldReader& reader, GenerationOptions& options) {
+  if (auto top = reader.Int("prompt_logprobs", 0, kTopLogprobsMax)) {
+    options.prompt_logprobs = static_cast<int>(*top);
+    if (options.stream)
+      reader.Fail("prompt_logprobs", "'prompt_logprobs' is not available when 'stream' is true");
+  }
+  if (auto count = reader.Int("truncate_prompt_tokens", -1, INT32_MAX)) {
+    if (*count == 0)
+      reader.Fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1, or 1 at least");
+    options.prompt_tokens_max = static_cast<int>(*count);
+  }
+  options.add_special_tokens = reader.Bool("add_special_tokens").value_or(true);
+}
+
+void RefuseUnsupported(FieldReader& reader) {
+  const Json* beams = reader.Get("use_beam_search");
+  if (beams == nullptr || (beams->is_boolean() && !beams->get<bool>())) return;
+  reader.Fail("use_beam_search",
+              "'use_beam_search' is not supported; use 'n' or 'best_of' with a temperature");
 }
 
 }  // namespace
@@ -126,6 +167,9 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& to
   ReadLogitBias(reader, tokenizer.vocab_size(), options.sampling.logit_bias);
   ReadStops(reader, options.stop);
   ReadStream(reader, options);
+  ReadBadWords(reader, tokenizer, options.sampling);
+  ReadAllowedTokens(reader, tokenizer.vocab_size(), options.sampling);
+  ReadPromptFields(reader, options);
   RefuseUnsupported(reader);
   options.n = static_cast<int>(reader.Int("n", 1, kChoicesMax).value_or(1));
   options.min_tokens = static_cast<int>(reader.Int("min_tokens", 0, INT32_MAX).value_or(0));
@@ -143,6 +187,7 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& to
   options.include_stop_text = reader.Bool("include_stop_str_in_output").value_or(false);
   options.skip_special_tokens = reader.Bool("skip_special_tokens").value_or(true);
   options.return_token_ids = reader.Bool("return_token_ids").value_or(false);
+  options.return_tokens_as_token_ids = reader.Bool("return_tokens_as_token_ids").value_or(false);
   if (const Json* priority = reader.Get("priority"); priority != nullptr) {
     options.priority = static_cast<int>(reader.Int("priority", INT32_MIN, INT32_MAX).value_or(0));
   }

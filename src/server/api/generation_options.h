@@ -16,6 +16,7 @@ inline constexpr int kChoicesMax = 128;     // n
 inline constexpr int kStopsMax = 16;        // stop strings (OpenAI's own limit is 4)
 inline constexpr int kStopBytesMax = 4096;  // of one stop string
 inline constexpr int kTopLogprobsMax = 20;
+inline constexpr int kBadWordsMax = 1024;
 
 struct GenerationOptions {
   SamplingParams sampling;  // seed is set
@@ -28,6 +29,11 @@ struct GenerationOptions {
   bool include_stop_text = false;  // include_stop_str_in_output
   bool skip_special_tokens = true;
   bool return_token_ids = false;
+  bool return_tokens_as_token_ids = false;
+  bool logprobs = false;                 // of the answer's tokens, for the client
+  std::optional<int> prompt_logprobs;    // vLLM's: so many of the likeliest tokens
+  std::optional<int> prompt_tokens_max;  // truncate_prompt_tokens: the last so many; -1: that fit
+  bool add_special_tokens = true;
   bool stream = false;
   bool include_usage = false;
   int priority = 0;

@@ -1,30 +1,68 @@
 #include "server/api/generation_request.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/strings.h"
 #include "server/api/output_grammar.h"
 #include "server/api/prompts.h"
+#include "text/fill_in_middle.h"
 
 namespace staffel::api {
 namespace {
 
-// Fields of text completions that this version cannot honour.
-void RefuseCompletionFields(FieldReader& reader, int n) {
-  if (reader.String("suffix").value_or("") != "") {
-    reader.Fail("suffix", "'suffix' (fill in the middle) is not supported by this version");
+// best_of answers are drawn and the n likeliest shown.
+void ReadBestOf(FieldReader& reader, GenerationSpec& spec) {
+  GenerationOptions& options = spec.options;
+  const auto best_of = reader.Int("best_of", 1, kChoicesMax);
+  if (!best_of || *best_of == options.n) return;
+  if (*best_of < options.n) return reader.Fail("best_of", "'best_of' must be at least 'n'");
+  if (options.stream) {
+    return reader.Fail("best_of",
+                       "'best_of' above 'n' cannot be streamed: which answers are best "
+                       "is known at their end");
   }
-  if (reader.Int("best_of", 1, kChoicesMax).value_or(n) != n) {
-    reader.Fail("best_of", "'best_of' other than 'n' is not supported by this version");
-  }
+  spec.best_of = std::exchange(options.n, static_cast<int>(*best_of));
+  options.sampling.top_logprobs = std::max(options.sampling.top_logprobs, 0);
 }
 
-void ReadChatLogprobs(FieldReader& reader, SamplingParams& sampling) {
+// Text behind the gap that the answer fills.
+void ReadSuffix(FieldReader& reader, bool echo, GenerationSpec& spec) {
+  const auto suffix = reader.String("suffix");
+  if (!suffix || suffix->empty() || !reader.ok()) return;
+  if (echo) return reader.Fail("suffix", "'suffix' and 'echo' exclude each other");
+  for (GenerationPrompt& prompt : spec.prompts) {
+    // Text is encoded anew: what a client wants completed is plain text.
+    auto framed = prompt.is_text ? FimPrompt(*spec.model->tokenizer, prompt.echo_text, *suffix)
+                                 : FimPrompt(*spec.model->tokenizer, prompt.tokens, *suffix);
+    if (!framed.ok()) {
+      return reader.Fail("suffix", StrCat("'suffix' cannot be honoured: ",
+                                          std::string(framed.status().message())));
+    }
+    prompt.tokens = *std::move(framed);
+  }
+  const std::vector<TokenId> ends = FimEndTokens(spec.model->tokenizer->spec());
+  if (!spec.options.ignore_eos)
+    spec.options.stop_token_ids.insert(spec.options.stop_token_ids.end(), ends.begin(), ends.end());
+}
+
+// The last tokens of a prompt that is too long, where the client wants that.
+void Truncate(const GenerationSpec& spec, int answer_min, std::vector<TokenId>& tokens) {
+  if (!spec.options.prompt_tokens_max) return;
+  const EngineLimits& limits = spec.model->limits;
+  int64_t max = *spec.options.prompt_tokens_max;
+  if (max < 0) max = std::min(limits.max_model_len - answer_min, limits.kv_capacity_tokens);
+  if (static_cast<int64_t>(tokens.size()) > max) tokens.erase(tokens.begin(), tokens.end() - max);
+}
+
+void ReadChatLogprobs(FieldReader& reader, GenerationOptions& options) {
   const bool logprobs = reader.Bool("logprobs").value_or(false);
   std::optional<int64_t> top = reader.Int("top_logprobs", 0, kTopLogprobsMax);
   if (top && *top > 0 && !logprobs) {
     reader.Fail("top_logprobs", "'top_logprobs' is only allowed when 'logprobs' is true");
   }
-  if (logprobs) sampling.top_logprobs = static_cast<int>(top.value_or(0));
+  options.logprobs = logprobs;
+  if (logprobs) options.sampling.top_logprobs = static_cast<int>(top.value_or(0));
 }
 
 void ReadMaxTokens(FieldReader& reader, GenerationOptions& options, int min) {
@@ -43,22 +81,24 @@ GenerationSpec ReadShared(std::shared_ptr<const ServedModel> model, FieldReader&
 }
 
 bool ReportsTokens(const GenerationOptions& options) {
-  return options.sampling.top_logprobs >= 0 || options.return_token_ids;
+  return options.logprobs || options.return_token_ids;
 }
 
 }  // namespace
 
 Checked<GenerationSpec> ReadChat(std::shared_ptr<const ServedModel> model, FieldReader& reader) {
   GenerationSpec spec = ReadShared(std::move(model), reader);
-  ReadChatLogprobs(reader, spec.options.sampling);
+  ReadChatLogprobs(reader, spec.options);
   ReadMaxTokens(reader, spec.options, 1);
   if (!reader.ok()) return *reader.error();
   Checked<RenderedChat> rendered = RenderChat(*spec.model, reader);
   if (auto* error = std::get_if<ApiError>(&rendered)) return *error;
   RenderedChat& chat = std::get<RenderedChat>(rendered);
+  Truncate(spec, 1, chat.tokens);
   if (auto error = CheckPromptLength(*spec.model, chat.tokens.size(), 1, "messages")) return *error;
   spec.max_tokens_default = spec.model->limits.max_model_len;
-  spec.prompts.push_back({std::move(chat.tokens), ""});
+  spec.prompts.push_back({std::move(chat.tokens), "", false});
+  spec.prompt_logprobs = spec.options.prompt_logprobs.value_or(-1);
   spec.token_pieces = ReportsTokens(spec.options);
   return spec;
 }
@@ -66,22 +106,28 @@ Checked<GenerationSpec> ReadChat(std::shared_ptr<const ServedModel> model, Field
 Checked<GenerationSpec> ReadCompletion(std::shared_ptr<const ServedModel> model,
                                        FieldReader& reader) {
   GenerationSpec spec = ReadShared(std::move(model), reader);
-  RefuseCompletionFields(reader, spec.options.n);
   std::optional<int64_t> logprobs = reader.Int("logprobs", 0, kTopLogprobsMax);
+  spec.options.logprobs = logprobs.has_value();
   if (logprobs) spec.options.sampling.top_logprobs = static_cast<int>(*logprobs);
+  ReadBestOf(reader, spec);
   const bool echo = reader.Bool("echo").value_or(false);
   ReadMaxTokens(reader, spec.options, echo ? 0 : 1);
   if (!reader.ok()) return *reader.error();
-  Checked<std::vector<GenerationPrompt>> prompts = ReadPrompts(*spec.model, reader);
+  Checked<std::vector<GenerationPrompt>> prompts =
+      ReadPrompts(*spec.model, spec.options.add_special_tokens, reader);
   if (auto* error = std::get_if<ApiError>(&prompts)) return *error;
   spec.prompts = std::get<std::vector<GenerationPrompt>>(std::move(prompts));
+  ReadSuffix(reader, echo, spec);
+  if (!reader.ok()) return *reader.error();
   const int answer_min = spec.options.max_tokens == 0 ? 0 : 1;
   for (GenerationPrompt& prompt : spec.prompts) {
+    Truncate(spec, answer_min, prompt.tokens);
     if (auto error = CheckPromptLength(*spec.model, prompt.tokens.size(), answer_min, "prompt"))
       return *error;
     if (!echo) prompt.echo_text.clear();
   }
-  spec.echo_logprobs = echo && logprobs.has_value();
+  if (echo && logprobs) spec.prompt_logprobs = static_cast<int>(*logprobs);
+  spec.prompt_logprobs = std::max(spec.prompt_logprobs, spec.options.prompt_logprobs.value_or(-1));
   spec.token_pieces = ReportsTokens(spec.options);
   return spec;
 }

@@ -26,10 +26,11 @@ ApiError EmptyPrompt() {
                  "can express");
 }
 
-std::optional<ApiError> AddText(const ServedModel& model, const std::string& text,
+std::optional<ApiError> AddText(const ServedModel& model, const std::string& text, bool add_bos,
                                 std::vector<GenerationPrompt>& out) {
   GenerationPrompt prompt;
-  prompt.tokens = model.tokenizer->Encode(text, /*parse_special=*/true, /*add_bos=*/true);
+  prompt.is_text = true;
+  prompt.tokens = model.tokenizer->Encode(text, /*parse_special=*/true, add_bos);
   if (prompt.tokens.empty()) return EmptyPrompt();
   prompt.echo_text = text;
   out.push_back(std::move(prompt));
@@ -120,20 +121,22 @@ Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) 
   }
   RenderedChat chat;
   chat.prompt = *std::move(prompt);
-  chat.tokens = model.tokenizer->Encode(chat.prompt, /*add_bos=*/true);
+  chat.tokens =
+      model.tokenizer->Encode(chat.prompt, reader.Bool("add_special_tokens").value_or(true));
   if (chat.tokens.empty())
     return Invalid("messages", "the rendered prompt has no tokens; give a message with text");
   return chat;
 }
 
-Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, FieldReader& reader) {
+Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, bool add_bos,
+                                                   FieldReader& reader) {
   std::vector<GenerationPrompt> out;
   const Json* prompt = reader.Get("prompt");
   if (prompt == nullptr)
     return Invalid("prompt", "'prompt' is missing; send a string, token ids, or a list of either");
   std::optional<ApiError> error;
   if (prompt->is_string()) {
-    error = AddText(model, prompt->get_ref<const std::string&>(), out);
+    error = AddText(model, prompt->get_ref<const std::string&>(), add_bos, out);
   } else if (IsTokenArray(*prompt)) {
     error = AddTokens(model, *prompt, out);
   } else if (!prompt->is_array()) {
@@ -146,7 +149,7 @@ Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, Fie
   } else {
     for (const Json& item : *prompt) {
       if (item.is_string()) {
-        error = AddText(model, item.get_ref<const std::string&>(), out);
+        error = AddText(model, item.get_ref<const std::string&>(), add_bos, out);
       } else if (item.is_array()) {
         error = AddTokens(model, item, out);
       } else {

@@ -30,7 +30,9 @@ Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader);
 // `prompt`: a string, strings, token ids, or lists of token ids. Control tokens are recognised in
 // strings: whoever writes a raw prompt writes its control tokens. Refused as a whole if one of the
 // prompts has no tokens.
-Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, FieldReader& reader);
+// add_bos: strings get the model's first token where it asks for it.
+Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, bool add_bos,
+                                                   FieldReader& reader);
 
 // 400 if a prompt leaves no room for an answer in the context, or cannot fit into the KV pool.
 std::optional<ApiError> CheckPromptLength(const ServedModel& model, size_t prompt_tokens,

@@ -1,5 +1,7 @@
 #include "server/openai/response_format.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 #include "server/api/json_text.h"
 #include "text/utf8.h"
@@ -40,6 +42,43 @@ std::string IdArray(absl::Span<const TokenId> tokens) {
   return IdArray(tokens, [](TokenId t) { return t; });
 }
 
+// A token as log-probabilities name it.
+std::string TokenName(const FormatOptions& options, TokenId token) {
+  if (options.tokens_as_ids) return StrCat("token_id:", token);
+  return ToValidUtf8(options.tokenizer->TokenBytes(token, /*special=*/true));
+}
+
+void AppendPromptToken(std::string& out, const Tokenizer& tokenizer, TokenId token, float logprob,
+                       int rank) {
+  StrAppend(out, "\"", token, "\":{\"logprob\":");
+  AppendJsonNumber(out, logprob);
+  StrAppend(out, ",\"rank\":", rank, ",\"decoded_token\":");
+  AppendJsonString(out, tokenizer.TokenBytes(token, /*special=*/true));
+  out += '}';
+}
+
+// vLLM's: null for the first token, then an object by token id: the likeliest, and the token
+// itself.
+std::string PromptLogprobsJson(const FormatOptions& options, const ChoiceResult& choice) {
+  if (!options.prompt_logprobs || choice.prompt_logprobs == nullptr) return "null";
+  const size_t top = *options.prompt_logprobs;
+  std::string out = "[null";
+  for (size_t i = 0; i < choice.prompt_logprobs->size() && i + 1 < choice.prompt.size(); i++) {
+    const PromptLogprob& entry = (*choice.prompt_logprobs)[i];
+    const TokenId token = choice.prompt[i + 1];
+    out += ",{";
+    AppendPromptToken(out, *options.tokenizer, token, entry.logprob, entry.rank);
+    for (size_t k = 0; k < std::min(top, entry.top.size()); k++) {
+      if (entry.top[k].token == token) continue;
+      out += ',';
+      AppendPromptToken(out, *options.tokenizer, entry.top[k].token, entry.top[k].logprob,
+                        static_cast<int>(k) + 1);
+    }
+    out += '}';
+  }
+  return out + "]";
+}
+
 void AppendFinish(std::string& out, const std::optional<FinishReason>& finish) {
   out += ",\"finish_reason\":";
   finish ? AppendJsonString(out, FinishName(*finish)) : void(out += "null");
@@ -49,10 +88,10 @@ void AppendFinish(std::string& out, const std::optional<FinishReason>& finish) {
 // -----------------------------------------------------------------------------------------------------------
 
 // {"token", "logprob", "bytes"} without the closing brace.
-void AppendChatToken(std::string& out, const Tokenizer& tokenizer, TokenId token, float logprob) {
-  std::string_view bytes = tokenizer.TokenBytes(token, /*special=*/true);
+void AppendChatToken(std::string& out, const FormatOptions& options, TokenId token, float logprob) {
+  std::string_view bytes = options.tokenizer->TokenBytes(token, /*special=*/true);
   out += "{\"token\":";
-  AppendJsonString(out, bytes);
+  AppendJsonString(out, TokenName(options, token));
   out += ",\"logprob\":";
   AppendJsonNumber(out, logprob);
   out += ",\"bytes\":";
@@ -69,11 +108,11 @@ void AppendChatLogprobs(std::string& out, const FormatOptions& options,
   out += "{\"content\":[";
   for (size_t i = 0; i < tokens.size(); i++) {
     if (i > 0) out += ',';
-    AppendChatToken(out, *options.tokenizer, tokens[i].token, tokens[i].logprob);
+    AppendChatToken(out, options, tokens[i].token, tokens[i].logprob);
     out += ",\"top_logprobs\":[";
     for (size_t k = 0; k < tokens[i].top.size(); k++) {
       if (k > 0) out += ',';
-      AppendChatToken(out, *options.tokenizer, tokens[i].top[k].token, tokens[i].top[k].logprob);
+      AppendChatToken(out, options, tokens[i].top[k].token, tokens[i].top[k].logprob);
       out += '}';
     }
     out += "]}";
@@ -137,6 +176,8 @@ class ChatFormat final : public ResponseFormat {
     out += ']';
     if (options_.return_token_ids && !choices.empty())
       StrAppend(out, ",\"prompt_token_ids\":", IdArray(choices[0].prompt));
+    if (options_.prompt_logprobs && !choices.empty())
+      StrAppend(out, ",\"prompt_logprobs\":", PromptLogprobsJson(options_, choices[0]));
     StrAppend(out, ",\"usage\":", UsageJson(usage), "}");
     return out;
   }
@@ -166,19 +207,20 @@ size_t CodePoints(std::string_view text) {
 // The four parallel arrays of the legacy logprobs object.
 class LegacyLogprobs {
  public:
-  LegacyLogprobs(const Tokenizer& tokenizer, int64_t offset)
-      : tokenizer_(tokenizer), offset_(offset) {}
+  LegacyLogprobs(const FormatOptions& options, int64_t offset)
+      : options_(options), offset_(offset) {}
 
   void Add(TokenId token, const float* logprob, const std::vector<TokenLogprob>* top) {
     if (count_++ > 0) {
       for (std::string* list : {&tokens_, &logprobs_, &tops_, &offsets_}) *list += ',';
     }
-    std::string text = ToValidUtf8(tokenizer_.TokenBytes(token, /*special=*/true));
-    AppendJsonString(tokens_, text);
+    const std::string text = ToValidUtf8(options_.tokenizer->TokenBytes(token, /*special=*/true));
+    const std::string name = TokenName(options_, token);
+    AppendJsonString(tokens_, name);
     logprob != nullptr ? AppendJsonNumber(logprobs_, *logprob) : void(logprobs_ += "null");
     StrAppend(offsets_, offset_);
     offset_ += CodePoints(text);
-    AddTop(token, text, logprob, top);
+    AddTop(name, logprob, top);
   }
 
   std::string Json() const {
@@ -190,8 +232,7 @@ class LegacyLogprobs {
  private:
   // An object by token text; the chosen token is always in it. Different tokens may print alike:
   // the better one stays.
-  void AddTop(TokenId token, const std::string& text, const float* logprob,
-              const std::vector<TokenLogprob>* top) {
+  void AddTop(const std::string& name, const float* logprob, const std::vector<TokenLogprob>* top) {
     if (logprob == nullptr || top == nullptr) {
       tops_ += "null";
       return;
@@ -208,13 +249,12 @@ class LegacyLogprobs {
       AppendJsonNumber(tops_, value);
       seen.push_back(std::move(key));
     };
-    for (const TokenLogprob& entry : *top)
-      put(ToValidUtf8(tokenizer_.TokenBytes(entry.token, true)), entry.logprob);
-    put(text, *logprob);
+    for (const TokenLogprob& entry : *top) put(TokenName(options_, entry.token), entry.logprob);
+    put(name, *logprob);
     tops_ += '}';
   }
 
-  const Tokenizer& tokenizer_;
+  const FormatOptions& options_;
   int64_t offset_;
   int count_ = 0;
   std::string tokens_, logprobs_, tops_, offsets_;
@@ -227,10 +267,10 @@ class CompletionFormat final : public ResponseFormat {
 
   std::string OpenChunk(const ChoiceResult& choice) const override {
     if (choice.echo_text.empty() && !options_.return_token_ids) return "";
-    LegacyLogprobs logprobs(*options_.tokenizer, 0);
+    LegacyLogprobs logprobs(options_, 0);
     AddPrompt(choice, logprobs);
-    std::string out = Choice(choice.index, choice.echo_text, logprobs,
-                             choice.prompt_logprobs != nullptr, std::nullopt);
+    std::string out =
+        Choice(choice.index, choice.echo_text, logprobs, options_.echo_logprobs, std::nullopt);
     if (options_.return_token_ids)
       StrAppend(out, ",\"token_ids\":[],\"prompt_token_ids\":", IdArray(choice.prompt));
     return End(StrCat(envelope_, ",\"choices\":[", out, "}]"));
@@ -238,7 +278,7 @@ class CompletionFormat final : public ResponseFormat {
 
   std::string PieceChunk(int index, const Piece& piece) override {
     if (offsets_.size() <= static_cast<size_t>(index)) offsets_.resize(index + 1);
-    LegacyLogprobs logprobs(*options_.tokenizer, offsets_[index]);
+    LegacyLogprobs logprobs(options_, offsets_[index]);
     for (const GeneratedToken& token : piece.tokens)
       logprobs.Add(token.token, &token.logprob, &token.top);
     offsets_[index] = logprobs.offset();
@@ -256,12 +296,14 @@ class CompletionFormat final : public ResponseFormat {
     std::string out = StrCat(envelope_, ",\"choices\":[");
     for (const ChoiceResult& choice : choices) {
       if (out.back() == '}') out += ',';
-      LegacyLogprobs logprobs(*options_.tokenizer, 0);
+      LegacyLogprobs logprobs(options_, 0);
       AddPrompt(choice, logprobs);
       for (const GeneratedToken& token : choice.all.tokens)
         logprobs.Add(token.token, &token.logprob, &token.top);
       out += Choice(choice.index, choice.echo_text + choice.all.text, logprobs, options_.logprobs,
                     choice.all.finish);
+      if (options_.prompt_logprobs)
+        StrAppend(out, ",\"prompt_logprobs\":", PromptLogprobsJson(options_, choice));
       if (options_.return_token_ids) {
         StrAppend(out, ",\"token_ids\":", IdArray(choice.all.tokens),
                   ",\"prompt_token_ids\":", IdArray(choice.prompt));
@@ -282,8 +324,8 @@ class CompletionFormat final : public ResponseFormat {
     AppendFinish(out, finish);
     return out;
   }
-  static void AddPrompt(const ChoiceResult& choice, LegacyLogprobs& logprobs) {
-    if (choice.prompt_logprobs == nullptr) return;
+  void AddPrompt(const ChoiceResult& choice, LegacyLogprobs& logprobs) const {
+    if (!options_.echo_logprobs || choice.prompt_logprobs == nullptr) return;
     for (size_t i = 0; i < choice.prompt.size(); i++) {
       const PromptLogprob* entry = i > 0 && i <= choice.prompt_logprobs->size()
                                        ? &(*choice.prompt_logprobs)[i - 1]

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,10 @@ struct FormatOptions {
   std::string model;
   int64_t created_unix_s = 0;
   bool logprobs = false;
+  bool echo_logprobs = false;          // those of the prompt's tokens in front of the others
+  std::optional<int> prompt_logprobs;  // vLLM's prompt_logprobs, with so many of the likeliest
   bool return_token_ids = false;
+  bool tokens_as_ids = false;    // tokens in log-probabilities are written "token_id:17"
   bool usage_in_chunks = false;  // "usage": null on all chunks but the last
   const Tokenizer* tokenizer = nullptr;
 };

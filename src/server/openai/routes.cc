@@ -10,6 +10,7 @@
 #include "server/api/prompts.h"
 #include "server/openai/answer.h"
 #include "server/openai/response_format.h"
+#include "server/openai/responses_routes.h"
 
 namespace staffel::api::openai {
 namespace {
@@ -44,14 +45,17 @@ std::string LastContent(const Json& messages) {
                                                                   : "";
 }
 
-FormatOptions FormatOf(const GenerationSpec& spec, std::string id) {
-  return {std::move(id),
-          spec.model->names[0],
-          UnixSeconds(),
-          spec.options.sampling.top_logprobs >= 0,
-          spec.options.return_token_ids,
-          spec.options.include_usage,
-          spec.model->tokenizer.get()};
+FormatOptions FormatOf(const GenerationSpec& spec, std::string id, bool echo) {
+  return {.id = std::move(id),
+          .model = spec.model->names[0],
+          .created_unix_s = UnixSeconds(),
+          .logprobs = spec.options.logprobs,
+          .echo_logprobs = echo && spec.options.logprobs,
+          .prompt_logprobs = spec.options.prompt_logprobs,
+          .return_token_ids = spec.options.return_token_ids,
+          .tokens_as_ids = spec.options.return_tokens_as_token_ids,
+          .usage_in_chunks = spec.options.include_usage,
+          .tokenizer = spec.model->tokenizer.get()};
 }
 
 void Start(GenerationSpec spec, Call& call, std::unique_ptr<ResponseFormat> format) {
@@ -79,8 +83,8 @@ void Chat(Call call) {
   if (echo) spec.prompts[0].echo_text = LastContent(body["messages"]);
 
   static std::atomic<uint64_t> count{0};
-  auto format =
-      MakeChatFormat(FormatOf(spec, StrCat("chatcmpl-", call.request.request_id, "-", ++count)));
+  auto format = MakeChatFormat(
+      FormatOf(spec, StrCat("chatcmpl-", call.request.request_id, "-", ++count), false));
   Start(std::move(spec), call, std::move(format));
 }
 
@@ -98,7 +102,8 @@ void Completions(Call call) {
 
   static std::atomic<uint64_t> count{0};
   auto format =
-      MakeCompletionFormat(FormatOf(spec, StrCat("cmpl-", call.request.request_id, "-", ++count)));
+      MakeCompletionFormat(FormatOf(spec, StrCat("cmpl-", call.request.request_id, "-", ++count),
+                                    reader.Bool("echo").value_or(false)));
   Start(std::move(spec), call, std::move(format));
 }
 
@@ -198,6 +203,7 @@ void Render(Call call) {
 void AddRoutes(Service& service, Router& router) {
   service.Add(router, "POST", "/v1/chat/completions", Chat);
   service.Add(router, "POST", "/v1/completions", Completions);
+  service.Add(router, "POST", "/v1/responses", Responses);
   service.Add(router, "GET", "/v1/models", Models);
   service.Add(router, "GET", "/v1/models/*", Model);
   service.Add(router, "POST", "/tokenize", Tokenize);

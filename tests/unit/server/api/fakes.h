@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/anthropic/routes.h"
 #include "server/api/service.h"
 #include "server/http.h"
 #include "server/http_router.h"
@@ -65,6 +66,7 @@ class ByteTokenizer final : public Tokenizer {
   int vocab_size() const override { return 258; }
   const TokenizerSpec& spec() const override { return spec_; }
   absl::Span<const TokenId> end_tokens() const override { return ends_; }
+  TokenizerSpec& mutable_spec() { return spec_; }
 
  private:
   TokenizerSpec spec_;
@@ -187,6 +189,7 @@ struct ApiWorld {
     model->engine = engine;
     model->limits = engine->limits();
     openai::AddRoutes(service, router);
+    anthropic::AddRoutes(service, router);
     service.SetModels(std::make_shared<ModelSet>(ModelSet{.served = {model}, .pending = {}}));
   }
   ~ApiWorld() { engine->sinks.clear(); }  // which hold the model, and so the engine

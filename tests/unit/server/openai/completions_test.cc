@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/strings.h"
 #include "server/api/json_parse.h"
 #include "server/api/json_text.h"
 #include "tests/unit/server/api/fakes.h"
@@ -63,7 +64,7 @@ TEST(Completions, EchoPutsPromptAndItsLogprobsInFront) {
   EXPECT_EQ(request.sampling.prompt_logprobs, 1);
   SeqEvent event;
   event.request = request.id;
-  event.prompt_logprobs = {{-2.0f, {{'c', -1.0f}}}};
+  event.prompt_logprobs = {{-2.0f, 3, {{'c', -1.0f}}}};
   event.finish = FinishReason::kLength;
   world.engine->Send(event);
   auto choice = writer->json()["choices"][0];
@@ -91,10 +92,114 @@ TEST(Completions, StreamedEchoComesFirstAndTokenIdsAreReturned) {
 TEST(Completions, UnsupportedFieldsAreRefused) {
   ApiWorld world;
   EXPECT_EQ(world.Complete(R"("prompt":"a","suffix":"b")")->error_param(), "suffix");
-  EXPECT_EQ(world.Complete(R"("prompt":"a","best_of":3)")->error_param(), "best_of");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","suffix":"b","echo":true)")->error_param(), "suffix");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","best_of":3,"stream":true)")->error_param(), "best_of");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","best_of":1,"n":2)")->error_param(), "best_of");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","prompt_logprobs":1,"stream":true)")->error_param(),
+            "prompt_logprobs");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","prompt_logprobs":-1)")->error_param(),
+            "prompt_logprobs");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","truncate_prompt_tokens":0)")->error_param(),
+            "truncate_prompt_tokens");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","allowed_token_ids":[])")->error_param(),
+            "allowed_token_ids");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","allowed_token_ids":[258])")->error_param(),
+            "allowed_token_ids");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","bad_words":[""])")->error_param(), "bad_words");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","bad_words":"x")")->error_param(), "bad_words");
+  EXPECT_EQ(world.Complete(R"("prompt":"a","use_beam_search":true)")->error_param(),
+            "use_beam_search");
   EXPECT_EQ(world.Complete(R"("prompt":"a","logprobs":true)")->error_param(), "logprobs");
   EXPECT_EQ(world.Complete(R"("prompt":"a","max_tokens":0)")->error_param(), "max_tokens");
   EXPECT_TRUE(world.engine->requests.empty());
+}
+
+TEST(Completions, BestOfShowsTheLikeliest) {
+  ApiWorld world;
+  auto writer = world.Complete(R"("prompt":"a","best_of":3,"n":2,"max_tokens":2)");
+  ASSERT_EQ(world.engine->requests.size(), 1u);
+  EXPECT_EQ(world.engine->requests[0].n, 3);
+  const std::vector<std::vector<float>> logprobs = {{-1, -1}, {-0.5f, -3}, {-0.1f}};
+  for (int i = 0; i < 3; i++) {
+    SeqEvent event;
+    event.request = world.engine->requests[0].id;
+    event.index = i;
+    for (float logprob : logprobs[i])
+      event.tokens.push_back({static_cast<TokenId>('x' + i), logprob, {}});
+    event.finish = FinishReason::kLength;
+    world.engine->Send(event);
+  }
+  const auto json = writer->json();
+  ASSERT_EQ(json["choices"].size(), 2u);
+  EXPECT_EQ(json["choices"][0]["text"], "z");
+  EXPECT_EQ(json["choices"][1]["text"], "xx");
+  EXPECT_EQ(json["choices"][1]["index"], 1);
+  EXPECT_TRUE(json["choices"][0]["logprobs"].is_null()) << "nobody asked for them";
+  EXPECT_EQ(json["usage"]["completion_tokens"], 5) << "all that were drawn";
+}
+
+TEST(Completions, PromptLogprobsByTokenId) {
+  ApiWorld world;
+  auto writer = world.Complete(R"("prompt":"abc","prompt_logprobs":1,"max_tokens":1)");
+  EXPECT_EQ(world.engine->requests[0].sampling.prompt_logprobs, 1);
+  EXPECT_EQ(world.engine->requests[0].sampling.top_logprobs, -1);
+  SeqEvent event;
+  event.request = world.engine->requests[0].id;
+  event.prompt_logprobs = {{-2.0f, 3, {{'x', -1.0f}}}, {-0.5f, 1, {{'c', -0.5f}}}};
+  event.tokens = {{'d', 0, {}}};
+  event.finish = FinishReason::kLength;
+  world.engine->Send(event);
+  const auto expected = nlohmann::ordered_json::parse(R"([null,
+      {"98":{"logprob":-2.0,"rank":3,"decoded_token":"b"},
+       "120":{"logprob":-1.0,"rank":1,"decoded_token":"x"}},
+      {"99":{"logprob":-0.5,"rank":1,"decoded_token":"c"}}])");
+  EXPECT_EQ(writer->json()["choices"][0]["prompt_logprobs"], expected);
+  EXPECT_EQ(writer->json()["choices"][0]["text"], "d");
+}
+
+TEST(Completions, WordsAndTokensThatAreBannedOrAllowed) {
+  ApiWorld world;
+  world.Complete(R"("prompt":"a","bad_words":["no"," so"],"allowed_token_ids":[9,7,9])");
+  const SamplingParams& sampling = world.engine->requests[0].sampling;
+  EXPECT_EQ(sampling.allowed_tokens, (std::vector<TokenId>{7, 9}));
+  EXPECT_EQ(sampling.banned_sequences,
+            (std::vector<std::vector<TokenId>>{{'n', 'o'}, {' ', 'n', 'o'}, {' ', 's', 'o'}}));
+}
+
+TEST(Completions, PromptsAreTruncatedFromTheFront) {
+  ApiWorld world;
+  world.Complete(R"("prompt":"abcdef","truncate_prompt_tokens":2)");
+  EXPECT_EQ(world.engine->requests[0].prompt, (std::vector<TokenId>{'e', 'f'}));
+  world.Complete(StrCat(R"("truncate_prompt_tokens":-1,"prompt":")", std::string(500, 'y'), "\""));
+  EXPECT_EQ(world.engine->requests[1].prompt.size(), 96u) << "all that the KV cache holds";
+}
+
+TEST(Completions, TokensAsIds) {
+  ApiWorld world;
+  auto writer = world.Complete(R"("prompt":"a","logprobs":1,"return_tokens_as_token_ids":true)");
+  world.engine->Say("b", FinishReason::kStop);
+  const auto logprobs = writer->json()["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["tokens"][0], "token_id:98");
+  EXPECT_TRUE(logprobs["top_logprobs"][0].contains("token_id:122"));
+}
+
+TEST(Completions, SuffixFramesThePrompt) {
+  ApiWorld world;
+  auto tokenizer = std::make_shared<ByteTokenizer>();
+  tokenizer->mutable_spec().fim_prefix = 1;
+  tokenizer->mutable_spec().fim_suffix = 2;
+  tokenizer->mutable_spec().fim_middle = 3;
+  tokenizer->mutable_spec().fim_separator = 4;
+  world.model->tokenizer = tokenizer;
+  world.Complete(R"("prompt":["a",[98]],"suffix":"z<|end|>")");
+  ASSERT_EQ(world.engine->requests.size(), 2u);
+  std::vector<TokenId> want = {1, 'a', 2, 'z'};
+  for (char c : std::string("<|end|>")) want.push_back(c);
+  want.push_back(3);
+  EXPECT_EQ(world.engine->requests[0].prompt, want);
+  want[1] = 'b';
+  EXPECT_EQ(world.engine->requests[1].prompt, want);
+  EXPECT_THAT(world.engine->requests[0].stop_tokens, ElementsAre(4, ByteTokenizer::kEnd));
 }
 
 TEST(Tokenize, RoundTripsAndRefusesBadIds) {
