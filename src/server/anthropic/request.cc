@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "server/anthropic/fields.h"
 
 namespace staffel::api::anthropic {
 namespace {
@@ -242,16 +243,6 @@ void ReadOutput(FieldReader& reader, Json& chat) {
   if (effort) chat["reasoning_effort"] = *effort == "max" ? "xhigh" : *effort;
 }
 
-void RefuseFields(FieldReader& reader) {
-  for (const char* name : {"mcp_servers", "container", "context_management", "fallbacks"}) {
-    const Json* value = reader.Get(name);
-    if (value == nullptr || (value->is_array() && value->empty())) continue;
-    reader.Fail(name, StrCat("'", name,
-                             "' is not supported: this server keeps nothing between "
-                             "requests and runs no tools"));
-  }
-}
-
 void CopyFields(const Json& body, Json& chat) {
   static constexpr std::pair<const char*, const char*> kSame[] = {
       {"model", "model"},   {"max_tokens", "max_tokens"},   {"stop_sequences", "stop"},
@@ -270,8 +261,8 @@ Checked<Json> ReadMessages(const Json& body, bool max_tokens_required) {
   CopyFields(body, chat);
   if (max_tokens_required && reader.Get("max_tokens") == nullptr)
     reader.Fail("max_tokens", "'max_tokens' is missing; say how long the answer may be");
-  RefuseFields(reader);
-  reader.Array("stop_sequences");
+  CheckFields(reader, MessagesFields());
+  if (max_tokens_required) CheckFields(reader, MaxTokensField());
   ReadConversation(reader, chat);
   ReadTools(reader, chat);
   ReadToolChoice(reader, chat);

@@ -4,30 +4,12 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "server/api/generation_options.h"
+#include "server/openai/fields.h"
 #include "server/openai/responses_input.h"
 
 namespace staffel::api::openai {
 namespace {
-
-void RefuseFields(FieldReader& reader) {
-  static constexpr std::pair<const char*, const char*> kRefused[] = {
-      {"previous_response_id",
-       "this server keeps no responses; send the whole conversation as input"},
-      {"conversation", "this server keeps no conversations; send the whole conversation as input"},
-      {"prompt", "this server has no stored prompts; send instructions and input"},
-      {"context_management", "this server does not shorten conversations; send what must be read"},
-      {"image", "this model answers with text"},
-  };
-  for (const auto& [name, why] : kRefused) {
-    const Json* value = reader.Get(name);
-    if (value == nullptr || (value->is_array() && value->empty())) continue;
-    reader.Fail(name, StrCat("'", name, "' is not supported: ", why));
-  }
-  if (reader.Bool("background").value_or(false)) {
-    reader.Fail("background",
-                "'background' is not supported: this server keeps no responses; use 'stream'");
-  }
-}
 
 // {"type": "function", "name", ...} → {"type": "function", "function": {"name", ...}}
 void ReadTools(FieldReader& reader, ResponsesRequest& request) {
@@ -119,7 +101,7 @@ void ReadReasoning(FieldReader& reader, ResponsesRequest& request) {
 }
 
 void ReadLogprobs(FieldReader& reader, ResponsesRequest& request) {
-  const auto top = reader.Int("top_logprobs", 0, 20);
+  const auto top = reader.Int("top_logprobs", 0, kTopLogprobsMax);
   const Json* include = reader.Array("include");
   bool asked = top.value_or(0) > 0;
   if (include != nullptr) {
@@ -182,7 +164,7 @@ Checked<ResponsesRequest> ReadResponses(const Json& body) {
   request.chat = Json::object();
   request.echoed = Defaults();
   CopyFields(body, request);
-  RefuseFields(reader);
+  CheckFields(reader, ResponsesFields());
   Json& messages = request.chat["messages"] = Json::array();
   const auto instructions = reader.String("instructions");
   if (instructions) messages.push_back({{"role", "system"}, {"content", *instructions}});
@@ -192,8 +174,6 @@ Checked<ResponsesRequest> ReadResponses(const Json& body) {
   ReadText(reader, request);
   ReadReasoning(reader, request);
   ReadLogprobs(reader, request);
-  reader.Bool("store");
-  reader.Object("metadata");
   const auto truncation = reader.String("truncation").value_or("disabled");
   if (truncation != "disabled" && truncation != "auto")
     reader.Fail("truncation", "'truncation' must be disabled or auto");

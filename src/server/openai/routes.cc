@@ -9,6 +9,7 @@
 #include "server/api/json_text.h"
 #include "server/api/prompts.h"
 #include "server/openai/answer.h"
+#include "server/openai/fields.h"
 #include "server/openai/response_format.h"
 #include "server/openai/responses_routes.h"
 
@@ -71,6 +72,8 @@ void Chat(Call call) {
   auto found = FindModel(call.models, body);
   if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
   FieldReader reader(body);
+  CheckFields(reader, SharedFields());
+  CheckFields(reader, ChatFields());
   const bool echo = reader.Bool("echo").value_or(false);
   if (const Json* modalities = reader.Array("modalities");
       modalities != nullptr && *modalities != Json::array({"text"})) {
@@ -95,6 +98,8 @@ void Completions(Call call) {
   auto found = FindModel(call.models, body);
   if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
   FieldReader reader(body);
+  CheckFields(reader, SharedFields());
+  CheckFields(reader, CompletionFields());
   Checked<GenerationSpec> read =
       ReadCompletion(std::get<std::shared_ptr<const ServedModel>>(std::move(found)), reader);
   if (auto* error = std::get_if<ApiError>(&read)) return SendError(*call.writer, *error);

@@ -1,0 +1,61 @@
+#include "server/api/fields.h"
+
+#include <string>
+
+#include "base/strings.h"
+
+namespace staffel::api {
+namespace {
+
+// Whole numbers up to 2^63: the range of a double is wider.
+int64_t IntBound(double bound) {
+  if (bound <= -9.2e18) return INT64_MIN;
+  return bound >= 9.2e18 ? INT64_MAX : static_cast<int64_t>(bound);
+}
+
+bool IsEmpty(const Json& value) {
+  if (value.is_boolean()) return !value.get<bool>();
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
+  return (value.is_array() || value.is_object()) && value.empty();
+}
+
+void CheckKind(FieldReader& reader, const Field& field) {
+  switch (field.kind) {
+    case FieldKind::kBool:
+      reader.Bool(field.name);
+      return;
+    case FieldKind::kInt:
+      reader.Int(field.name, IntBound(field.min), IntBound(field.max));
+      return;
+    case FieldKind::kNumber:
+      reader.Number(field.name, field.min, field.max);
+      return;
+    case FieldKind::kString:
+      reader.String(field.name);
+      return;
+    case FieldKind::kArray:
+      reader.Array(field.name);
+      return;
+    case FieldKind::kObject:
+      reader.Object(field.name);
+      return;
+    case FieldKind::kMixed:
+      return;
+  }
+}
+
+}  // namespace
+
+void CheckFields(FieldReader& reader, std::span<const Field> fields) {
+  for (const Field& field : fields) {
+    const Json* value = reader.Get(field.name);
+    if (value == nullptr || field.use == FieldUse::kIgnored) continue;
+    if (field.use != FieldUse::kRefused) {
+      CheckKind(reader, field);
+    } else if (!IsEmpty(*value)) {
+      reader.Fail(field.name, StrCat("'", field.name, "' is not supported: ", field.note));
+    }
+  }
+}
+
+}  // namespace staffel::api

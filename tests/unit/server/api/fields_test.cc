@@ -1,0 +1,169 @@
+#include "server/api/fields.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "server/anthropic/fields.h"
+#include "server/api/openapi.h"
+#include "server/openai/fields.h"
+#include "tests/unit/server/api/fakes.h"
+
+namespace staffel::api {
+namespace {
+
+std::vector<RouteDoc> AllRoutes() {
+  std::vector<RouteDoc> routes;
+  for (const auto& front : {openai::RouteDocs(), anthropic::RouteDocs()})
+    routes.insert(routes.end(), front.begin(), front.end());
+  return routes;
+}
+
+std::vector<Field> FieldsOf(const RouteDoc& route) {
+  std::vector<Field> fields(route.fields.begin(), route.fields.end());
+  fields.insert(fields.end(), route.shared_fields.begin(), route.shared_fields.end());
+  return fields;
+}
+
+// A body that the route takes, without and with one more field.
+std::string BodyOf(std::string_view path, const std::string& member) {
+  std::string body = "{";
+  if (path == "/v1/completions" || path == "/tokenize") {
+    body += R"("prompt":"a")";
+  } else if (path == "/v1/responses") {
+    body += R"("input":"a")";
+  } else if (path == "/detokenize") {
+    body += R"("tokens":[65])";
+  } else {
+    body += R"("messages":[{"role":"user","content":"a"}])";
+    if (path == "/v1/messages" && member.find("\"max_tokens\"") != 0) body += R"(,"max_tokens":4)";
+  }
+  return StrCat(body, member.empty() ? "" : ",", member, "}");
+}
+
+// 0: the route took it and waits for the engine.
+int StatusOf(std::string_view path, const std::string& member, std::string* message = nullptr) {
+  ApiWorld world;
+  const auto writer = world.Post(std::string(path), BodyOf(path, member));
+  if (message != nullptr) *message = writer->body;
+  return writer->status;
+}
+
+bool Taken(int status) { return status == 0 || status == 200; }
+
+TEST(Fields, EveryRouteOfATableExists) {
+  ApiWorld world;
+  for (const RouteDoc& route : AllRoutes()) {
+    if (route.path.find('{') != std::string_view::npos || route.method != "POST") continue;
+    EXPECT_TRUE(Taken(StatusOf(route.path, ""))) << route.path;
+  }
+}
+
+TEST(Fields, NamesAreUniqueAndDefaultsAreJson) {
+  for (const RouteDoc& route : AllRoutes()) {
+    std::set<std::string_view> names;
+    for (const Field& field : FieldsOf(route)) {
+      EXPECT_TRUE(names.insert(field.name).second) << route.path << " " << field.name;
+      EXPECT_TRUE(field.fallback.empty() || Json::accept(field.fallback)) << field.name;
+      EXPECT_TRUE(field.schema.empty() || Json::accept(field.schema)) << field.name;
+    }
+  }
+}
+
+// The bounds of the table are the real ones: what lies within them is taken all the way to the
+// engine, what lies outside is refused by name.
+TEST(Fields, BoundsAreTaken) {
+  // Their bounds depend on other fields, or on the model.
+  const std::set<std::string_view> other = {
+      "max_tokens", "max_completion_tokens",  "top_logprobs", "prompt_logprobs",
+      "best_of",    "truncate_prompt_tokens", "min_tokens",   "logprobs"};
+  for (const RouteDoc& route : AllRoutes()) {
+    if (route.method != "POST") continue;
+    for (const Field& field : FieldsOf(route)) {
+      const bool integer = field.kind == FieldKind::kInt;
+      if (!integer && field.kind != FieldKind::kNumber) continue;
+      if (field.use != FieldUse::kRead) continue;
+      for (const auto& [bound, beyond] : {std::pair(field.min, -1), std::pair(field.max, 1)}) {
+        if (!std::isfinite(bound)) continue;
+        const auto member = [&](double value) {
+          return integer ? StrCat("\"", field.name, "\":", static_cast<int64_t>(value))
+                         : StrCat("\"", field.name, "\":", value);
+        };
+        std::string message;
+        if (!other.contains(field.name)) {
+          EXPECT_TRUE(Taken(StatusOf(route.path, member(bound), &message)))
+              << route.path << " " << member(bound) << message;
+        }
+        if (route.path == "/v1/chat/completions/render") continue;  // reads what the prompt needs
+        EXPECT_EQ(StatusOf(route.path, member(bound + beyond), &message), 400)
+            << route.path << " " << member(bound + beyond);
+        EXPECT_NE(message.find(StrCat("'", field.name, "'")), std::string::npos) << message;
+      }
+    }
+  }
+}
+
+TEST(Fields, DefaultsAreTaken) {
+  for (const RouteDoc& route : AllRoutes()) {
+    for (const Field& field : FieldsOf(route)) {
+      if (field.fallback.empty()) continue;
+      std::string message;
+      EXPECT_TRUE(
+          Taken(StatusOf(route.path, StrCat("\"", field.name, "\":", field.fallback), &message)))
+          << route.path << " " << field.name << message;
+    }
+  }
+}
+
+TEST(Fields, WrongKindsAndRefusedFieldsAreNamed) {
+  for (const RouteDoc& route : AllRoutes()) {
+    if (route.path == "/v1/chat/completions/render") continue;
+    for (const Field& field : FieldsOf(route)) {
+      if (field.use == FieldUse::kRequired || field.kind == FieldKind::kMixed) {
+        if (field.use != FieldUse::kRefused) continue;
+      }
+      const char* wrong = field.kind == FieldKind::kBool ? "3" : "true";
+      std::string message;
+      EXPECT_EQ(StatusOf(route.path, StrCat("\"", field.name, "\":", wrong), &message), 400)
+          << route.path << " " << field.name;
+      EXPECT_NE(message.find(StrCat("'", field.name, "'")), std::string::npos) << message;
+    }
+  }
+}
+
+TEST(Fields, IgnoredFieldsMayBeAnything) {
+  for (const RouteDoc& route : AllRoutes()) {
+    for (const Field& field : FieldsOf(route)) {
+      if (field.use != FieldUse::kIgnored) continue;
+      EXPECT_TRUE(Taken(StatusOf(route.path, StrCat("\"", field.name, "\":{\"a\":[1]}"))))
+          << route.path << " " << field.name;
+    }
+  }
+}
+
+TEST(OpenApi, DocumentHasEveryRouteAndField) {
+  const std::vector<RouteDoc> routes = AllRoutes();
+  const Json document = Json::parse(OpenApiDocument(routes, "1.2.3"));
+  EXPECT_EQ(document["openapi"], "3.1.0");
+  for (const RouteDoc& route : routes) {
+    const Json& operation =
+        document["paths"][std::string(route.path)][route.method == "GET" ? "get" : "post"];
+    ASSERT_TRUE(operation.is_object()) << route.path;
+    if (route.fields.empty()) continue;
+    const Json& schema = operation["requestBody"]["content"]["application/json"]["schema"];
+    EXPECT_EQ(schema["properties"].size(), FieldsOf(route).size()) << route.path;
+  }
+  const Json& chat = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]
+                             ["application/json"]["schema"];
+  EXPECT_EQ(chat["required"], Json::array({"messages"}));
+  EXPECT_EQ(chat["properties"]["temperature"],
+            Json::parse(R"({"type":["number","null"],"minimum":0.0,"maximum":2.0,"default":1.0,
+                            "description":"0: greedy"})"));
+}
+
+}  // namespace
+}  // namespace staffel::api
