@@ -148,6 +148,7 @@ class Publisher {
     served.grammars =
         std::make_shared<ModelGrammars>([tokenizer = model.text.tokenizer] { return tokenizer; });
     served.chat_template = model.text.chat_template;
+    served.formats = model.text.formats;
     served.chat_template_problem = model.text.chat_template_problem;
     const std::vector<Engine*> engines = cluster_->engines(static_cast<int>(index));
     if (engines.size() == 1) {

@@ -47,6 +47,7 @@ Result<ModelText> LoadModelText(const ModelFile& file, const std::string& templa
     text.chat_template_problem = std::string(source.status().message());
     return text;
   }
+  text.formats = answer::DetectFormats(*source);
   const TokenizerSpec& known = text.tokenizer->spec();
   const auto token = [&](TokenId id) {
     return id < 0 ? std::string() : std::string(text.tokenizer->TokenBytes(id, true));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "answer/format.h"
 #include "staffel/model_file.h"
 #include "staffel/status.h"
 #include "staffel/tokenizer.h"
@@ -16,6 +17,7 @@ struct ModelText {
   // Null: there is none, for the reason in chat_template_problem.
   std::shared_ptr<const ChatTemplate> chat_template;
   std::string chat_template_problem;
+  answer::Formats formats;  // how the template has the model write reasoning and calls of tools
 };
 
 // The template is that of `template_path` if given, else the file's own, else a well-known one that

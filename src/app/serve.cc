@@ -53,6 +53,7 @@ int Serve(const ServeOptions& options) {
   model->created_unix_s = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   model->tokenizer = replica->text().tokenizer;
   model->chat_template = replica->text().chat_template;
+  model->formats = replica->text().formats;
   model->chat_template_problem = replica->text().chat_template_problem;
   model->grammars = replica->grammars();
   model->engine = engine;

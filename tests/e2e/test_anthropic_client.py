@@ -66,6 +66,23 @@ class Client(ServerTest):
         reply = self.ask(extra_body={"temperature": 0, "output_config": {"format": {"type": "json_schema", "schema": {"enum": ["yes", "no"]}}}})
         self.assertIn(reply.content[0].text, ('"yes"', '"no"'))
 
+    def test_tools(self):
+        tools = [{"name": "get_weather", "description": "Weather of a city", "input_schema": {
+            "type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}}]
+        question = [{"role": "user", "content": "What is the weather in Rome?"}]
+        fields = {**GREEDY, "max_tokens": 60, "messages": question, "tools": tools, "tool_choice": {"type": "tool", "name": "get_weather"}}
+        whole = self.client.messages.create(**fields)
+        self.assertEqual(whole.stop_reason, "tool_use")
+        block = whole.content[-1]
+        self.assertEqual((block.type, block.name), ("tool_use", "get_weather"))
+        self.assertIn(block.input["city"], ("Paris", "Rome"))
+        with self.client.messages.stream(**fields) as stream:
+            self.assertEqual(stream.get_final_message().content[-1].input, block.input)
+        reply = self.ask(tools=tools, messages=question + [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": block.id, "content": "sunny"}]}])
+        self.assertEqual(reply.role, "assistant")
+
     def test_errors_are_the_clients_exceptions(self):
         with self.assertRaises(anthropic.BadRequestError) as caught:
             self.ask(extra_body={"temperature": 5})

@@ -1,4 +1,5 @@
 """The stock openai client against the real server."""
+import json
 import unittest
 
 try:
@@ -44,6 +45,25 @@ class Client(ServerTest):
         self.assertEqual(len(reply.choices), 2)
         self.assertEqual(len(reply.choices[0].logprobs.content[0].top_logprobs), 2)
         self.assertTrue(reply.choices[0].token_ids)
+
+    def test_a_call_that_is_demanded(self):
+        tool = {"type": "function", "function": {"name": "get_weather", "description": "Weather of a city", "parameters": {
+            "type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}}}
+        question = [{"role": "user", "content": "What is the weather in Rome?"}]
+        for choice in ("required", {"type": "function", "function": {"name": "get_weather"}}):
+            with self.subTest(choice):
+                reply = self.chat(messages=question, tools=[tool], tool_choice=choice).choices[0]
+                self.assertEqual((reply.finish_reason, len(reply.message.tool_calls)), ("tool_calls", 1))
+                call = reply.message.tool_calls[0]
+                self.assertIn(json.loads(call.function.arguments)["city"], ("Paris", "Rome"))
+                arguments, names = "", []
+                for chunk in self.chat(messages=question, tools=[tool], tool_choice=choice, stream=True):
+                    for part in chunk.choices[0].delta.tool_calls or []:
+                        arguments += part.function.arguments
+                        names += [part.function.name] if part.function.name else []
+                self.assertEqual((names, arguments), (["get_weather"], call.function.arguments))
+        after = question + [reply.message.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+        self.assertTrue(self.chat(messages=after, tools=[tool], tool_choice="none").choices[0].message.content)
 
     def test_completions(self):
         reply = self.client.completions.create(model="smollm2", prompt=["The capital of France is", "2 + 2 ="], max_tokens=4, temperature=0,

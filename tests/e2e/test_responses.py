@@ -1,4 +1,5 @@
 """responses.create and responses.stream of the stock openai client against the real server."""
+import json
 import unittest
 
 try:
@@ -52,6 +53,22 @@ class Responses(ServerTest):
         self.assertIn(reply.output_text, ('"yes"', '"no"'))
         self.assertEqual(reply.status, "completed")
         self.assertEqual(len(reply.output[0].content[0].logprobs[0].top_logprobs), 2)
+
+    def test_functions(self):
+        tool = {"type": "function", "name": "get_weather", "parameters": {
+            "type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}}
+        fields = dict(model="smollm2", temperature=0, max_output_tokens=60, input="What is the weather in Rome?", tools=[tool],
+                      tool_choice="required")
+        call = self.client.responses.create(**fields).output[-1]
+        self.assertEqual((call.type, call.name), ("function_call", "get_weather"))
+        self.assertIn(json.loads(call.arguments)["city"], ("Paris", "Rome"))
+        with self.client.responses.stream(**fields) as stream:
+            events = list(stream)
+        self.assertEqual("".join(e.delta for e in events if e.type == "response.function_call_arguments.delta"), call.arguments)
+        self.assertEqual(events[-1].response.output[-1].arguments, call.arguments)
+        reply = self.ask(tools=[tool], input=[{"role": "user", "content": "What is the weather in Rome?"}, call.model_dump(exclude_none=True),
+                                              {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}])
+        self.assertTrue(reply.output)
 
     def test_what_would_have_to_be_kept_is_refused(self):
         for field, value in (("previous_response_id", "resp_1"), ("conversation", "conv_1"), ("background", True)):

@@ -8,8 +8,9 @@
 
 namespace staffel::api {
 
+// Text that nobody has told apart is content.
 inline std::vector<answer::Delta> DeltasOf(const Piece& piece) {
-  if (piece.text.empty()) return {};
+  if (!piece.deltas.empty() || piece.text.empty()) return piece.deltas;
   return {{.kind = answer::Delta::Kind::kContent, .text = piece.text}};
 }
 

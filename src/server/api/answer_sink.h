@@ -30,6 +30,7 @@ namespace staffel::api {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;  // every drawn token, stop tokens included
+  int64_t reasoning_tokens = 0;   // of these
   int64_t cached_tokens = 0;      // of the prompts: found in the prefix cache
   Duration prompt_time{};  // until the first token of any choice, waiting in the queue included
   Duration answer_time{};  // from there to the end

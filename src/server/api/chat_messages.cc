@@ -127,37 +127,7 @@ class MessageReader {
 };
 
 void ReadTools(FieldReader& reader, ChatInput& input) {
-  const Json* tools = reader.Array("tools");
-  if (tools != nullptr) {
-    for (size_t i = 0; i < tools->size(); i++) {
-      const Json& tool = (*tools)[i];
-      bool well_formed = tool.is_object() && tool.contains("type") && tool["type"] == "function" &&
-                         tool.contains("function") && tool["function"].is_object() &&
-                         tool["function"].contains("name") && tool["function"]["name"].is_string();
-      if (!well_formed) {
-        return reader.Fail(
-            StrCat("tools[", i, "]"),
-            StrCat("'tools[", i,
-                   "]' must be {'type': 'function', 'function': {'name', 'parameters'}}"));
-      }
-    }
-  }
-  const Json* choice = reader.Get("tool_choice");
-  std::string mode = tools == nullptr ? "none" : "auto";
-  if (choice != nullptr) {
-    if (!choice->is_string() && !choice->is_object()) {
-      return reader.Fail(
-          "tool_choice",
-          StrCat("'tool_choice' must be a string or an object, it is ", TypeName(*choice)));
-    }
-    mode = choice->is_string() ? choice->get<std::string>() : "named";
-    if (mode != "none" && mode != "auto") {
-      return reader.Fail("tool_choice",
-                         StrCat("tool_choice '", mode.substr(0, 40),
-                                "' is not supported by this version; use 'auto' or 'none'"));
-    }
-  }
-  if (tools != nullptr && !tools->empty() && mode == "auto") input.tools = *tools;
+  input.tool_choice = ReadToolChoice(reader);
   for (const char* old : {"functions", "function_call"}) {
     if (reader.Get(old) != nullptr)
       reader.Fail(old,

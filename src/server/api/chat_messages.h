@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/api/json_parse.h"
+#include "server/api/tool_calls.h"
 
 namespace staffel::api {
 
@@ -9,7 +10,7 @@ inline constexpr int kMessagesMax = 65536;
 
 struct ChatInput {
   Json messages = Json::array();
-  Json tools;                             // null or an array
+  ToolChoice tool_choice;
   Json template_kwargs = Json::object();  // chat_template_kwargs
   bool add_generation_prompt = true;
   bool continue_final_message = false;

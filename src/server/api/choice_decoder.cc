@@ -22,7 +22,9 @@ std::string_view FinishName(FinishReason reason) {
 ChoiceDecoder::ChoiceDecoder(const Tokenizer& tokenizer, const std::vector<std::string>& stop,
                              std::vector<TokenId> stop_tokens, bool include_stop_text,
                              bool skip_special_tokens)
-    : stop_tokens_(std::move(stop_tokens)),
+    : tokenizer_(tokenizer),
+      skip_special_tokens_(skip_special_tokens),
+      stop_tokens_(std::move(stop_tokens)),
       decode_(tokenizer, {.special = !skip_special_tokens}),
       stop_(stop, include_stop_text) {}
 
@@ -43,12 +45,45 @@ void ChoiceDecoder::Push(const GeneratedToken& token) {
     return;
   }
   piece_.tokens.push_back(token);
+  if (parser_ != nullptr && parser_->in_reasoning()) reasoning_tokens_++;
+  // Shown control tokens are text, in which the parser finds markers as well.
+  if (parser_ != nullptr && skip_special_tokens_ && tokenizer_.IsControl(token.token)) {
+    const std::string_view name = tokenizer_.TokenBytes(token.token, /*special=*/true);
+    if (std::find(markers_.begin(), markers_.end(), name) != markers_.end()) {
+      pending_markers_.push_back({decoded_bytes_, std::string(name)});
+      return Give("");
+    }
+  }
   decoded_.clear();
   decode_.Push(token.token, &decoded_);
-  if (stop_.Push(decoded_, &piece_.text)) Stopped();
+  decoded_bytes_ += decoded_.size();
+  passed_.clear();
+  const bool stopped = stop_.Push(decoded_, &passed_);
+  Give(passed_);
+  if (stopped) Stopped();
+}
+
+// Text that the client is to get, in order.
+void ChoiceDecoder::Give(std::string_view text) {
+  if (parser_ == nullptr) {
+    piece_.text += text;
+    return;
+  }
+  while (!pending_markers_.empty() &&
+         pending_markers_.front().offset <= given_bytes_ + text.size()) {
+    const size_t before = pending_markers_.front().offset - given_bytes_;
+    if (before > 0) parser_->Push(text.substr(0, before), /*control=*/false, &piece_.deltas);
+    parser_->Push(pending_markers_.front().text, /*control=*/true, &piece_.deltas);
+    text.remove_prefix(before);
+    given_bytes_ += before;
+    pending_markers_.pop_front();
+  }
+  given_bytes_ += text.size();
+  if (!text.empty()) parser_->Push(text, /*control=*/false, &piece_.deltas);
 }
 
 void ChoiceDecoder::Stopped() {
+  if (parser_ != nullptr) parser_->Finish(&piece_.deltas);
   finished_ = true;
   piece_.finish = FinishReason::kStop;
   piece_.stop_string = stop_.stops()[*stop_.matched()];
@@ -58,11 +93,27 @@ void ChoiceDecoder::Finish(FinishReason reason) {
   finished_ = true;
   decoded_.clear();
   decode_.Flush(&decoded_);
-  if (stop_.Push(decoded_, &piece_.text) || stop_.Flush(&piece_.text)) return Stopped();
+  decoded_bytes_ += decoded_.size();
+  passed_.clear();
+  const bool stopped = stop_.Push(decoded_, &passed_) || stop_.Flush(&passed_);
+  Give(passed_);
+  if (stopped) return Stopped();
+  if (parser_ != nullptr) parser_->Finish(&piece_.deltas);
   piece_.finish = reason;
   if (reason == FinishReason::kStop) piece_.stop_token = stop_token_;
 }
 
-Piece ChoiceDecoder::Take() { return std::exchange(piece_, Piece()); }
+void ChoiceDecoder::Parse(std::unique_ptr<answer::Parser> parser,
+                          std::vector<std::string_view> markers) {
+  parser_ = std::move(parser);
+  markers_ = std::move(markers);
+}
+
+Piece ChoiceDecoder::Take() {
+  for (const answer::Delta& delta : piece_.deltas) {
+    if (delta.kind == answer::Delta::Kind::kContent) piece_.text += delta.text;
+  }
+  return std::exchange(piece_, Piece());
+}
 
 }  // namespace staffel::api

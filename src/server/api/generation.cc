@@ -50,6 +50,7 @@ void KeepBest(int n, int kept, std::vector<ChoiceResult>& choices) {
 
 void Append(Piece& all, Piece piece) {
   all.text += piece.text;
+  for (answer::Delta& delta : piece.deltas) answer::Append(all.deltas, std::move(delta));
   std::move(piece.tokens.begin(), piece.tokens.end(), std::back_inserter(all.tokens));
 }
 
@@ -64,6 +65,10 @@ Generation::Generation(GenerationSpec spec) : spec_(std::move(spec)), started_(N
     for (int i = 0; i < options.n; i++) {
       choices_.push_back({ChoiceDecoder(*spec_.model->tokenizer, options.stop, stop,
                                         options.include_stop_text, options.skip_special_tokens)});
+      if (!spec_.parser) continue;
+      answer::ParserOptions parser = *spec_.parser;
+      parser.id_seed += choices_.size();
+      choices_.back().decoder.Parse(answer::MakeParser(parser), answer::Markers(parser.formats));
     }
   }
   open_choices_ = static_cast<int>(choices_.size());
@@ -215,7 +220,7 @@ void Generation::SendPiece(int index) {
   if (!spec_.options.stream) return Append(choice.all, std::move(piece));
   if (spec_.gather) Append(choice.all, piece);
   // Tokens whose text is held back wait for it, so that a chunk without text is not sent for each.
-  if (piece.text.empty() && !piece.finish && !spec_.token_pieces) return;
+  if (piece.text.empty() && piece.deltas.empty() && !piece.finish && !spec_.token_pieces) return;
   if (!spec_.sink->WritePiece(index, piece)) CancelAll();
 }
 
@@ -256,6 +261,7 @@ Usage Generation::TotalUsage() const {
   for (int cached : cached_tokens_) usage.cached_tokens += cached;
   for (const Choice& choice : choices_)
     usage.completion_tokens += choice.decoder.completion_tokens();
+  for (const Choice& choice : choices_) usage.reasoning_tokens += choice.decoder.reasoning_tokens();
   const Time now = Now();
   usage.prompt_time = first_token_.value_or(now) - started_;
   usage.answer_time = now - first_token_.value_or(now);

@@ -35,6 +35,8 @@ struct GenerationSpec {
   int best_of = 0;            // 0: all n answers are shown; else that many, the likeliest, of n
   bool token_pieces = false;  // stream a piece for tokens without text, too
   bool gather = false;        // streamed: Complete gets the whole answer, too
+  // Chats: how reasoning and calls are told apart from content; absent: all is content.
+  std::optional<answer::ParserOptions> parser;
   std::unique_ptr<AnswerSink> sink;
   TaskRunner* runner = nullptr;  // outlives the generation
 };

@@ -1,8 +1,10 @@
 #include "server/api/generation_request.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
+#include "answer/format.h"
 #include "base/strings.h"
 #include "server/api/output_grammar.h"
 #include "server/api/prompts.h"
@@ -80,6 +82,45 @@ GenerationSpec ReadShared(std::shared_ptr<const ServedModel> model, FieldReader&
   return spec;
 }
 
+uint64_t RandomNumber() {
+  thread_local std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+// How the answer is told apart, and held to be a call where one is required.
+std::optional<ApiError> ReadAnswerForm(const RenderedChat& chat, GenerationSpec& spec) {
+  answer::ParserOptions parser;
+  parser.formats = spec.model->formats;
+  parser.in_reasoning = answer::OpensReasoning(chat.prompt.text, parser.formats.reasoning);
+  if (answer::ClosesReasoning(chat.prompt.text, parser.formats.reasoning))
+    parser.formats.reasoning = answer::ReasoningFormat::kNone;
+  if (chat.tool_choice.tools.is_null()) {
+    parser.formats.calls = answer::CallFormat::kNone;
+  } else {
+    parser.tools = SignaturesOf(chat.tool_choice.tools);
+  }
+  if (chat.tool_choice.required) {
+    if (spec.options.sampling.grammar != nullptr) {
+      return Invalid("tool_choice",
+                     "'tool_choice' demands a call, and another field a format of the "
+                     "answer; send one of them");
+    }
+    auto grammar = CallGrammar(chat.tool_choice, parser.formats.calls);
+    if (!grammar.ok())
+      return Invalid("tool_choice",
+                     StrCat("'tool_choice': ", std::string(grammar.status().message())));
+    parser.in_reasoning = false;
+    if (auto error = SetGrammar(**grammar, spec.model->grammars.get(), "tool_choice", spec.options))
+      return error;
+  }
+  parser.id_seed = RandomNumber();
+  if (parser.formats.calls != answer::CallFormat::kNone ||
+      parser.formats.reasoning != answer::ReasoningFormat::kNone) {
+    spec.parser = std::move(parser);
+  }
+  return std::nullopt;
+}
+
 bool ReportsTokens(const GenerationOptions& options) {
   return options.logprobs || options.return_token_ids;
 }
@@ -94,6 +135,7 @@ Checked<GenerationSpec> ReadChat(std::shared_ptr<const ServedModel> model, Field
   Checked<RenderedChat> rendered = RenderChat(*spec.model, reader);
   if (auto* error = std::get_if<ApiError>(&rendered)) return *error;
   RenderedChat& chat = std::get<RenderedChat>(rendered);
+  if (auto error = ReadAnswerForm(chat, spec)) return *error;
   Truncate(spec, 1, chat.tokens);
   if (auto error = CheckPromptLength(*spec.model, chat.tokens.size(), 1, "messages")) return *error;
   spec.max_tokens_default = spec.model->limits.max_model_len;

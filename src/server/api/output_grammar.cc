@@ -138,19 +138,26 @@ class WishReader {
 
 }  // namespace
 
+std::optional<ApiError> SetGrammar(GrammarSpec spec, grammar::Grammars* grammars,
+                                   const std::string& field, GenerationOptions& options) {
+  const Status status = grammars == nullptr
+                            ? absl::UnimplementedError("this server has no structured output")
+                            : grammars->Check(spec);
+  if (!status.ok()) {
+    const std::string_view message(status.message().data(), status.message().size());
+    return Invalid(field, StrCat("'", field, "': ", message));
+  }
+  options.ignore_eos = false;
+  options.sampling.grammar = std::make_shared<const GrammarSpec>(std::move(spec));
+  return std::nullopt;
+}
+
 void ReadOutputGrammar(FieldReader& reader, grammar::Grammars* grammars,
                        GenerationOptions& options) {
   std::optional<Wish> wish = WishReader(reader).Read();
   if (!wish || !reader.ok()) return;
-  const Status status = grammars == nullptr
-                            ? absl::UnimplementedError("this server has no structured output")
-                            : grammars->Check(wish->spec);
-  if (!status.ok()) {
-    const std::string_view message(status.message().data(), status.message().size());
-    return reader.Fail(wish->field, StrCat("'", wish->field, "': ", message));
-  }
-  options.ignore_eos = false;
-  options.sampling.grammar = std::make_shared<const GrammarSpec>(std::move(wish->spec));
+  if (auto error = SetGrammar(std::move(wish->spec), grammars, wish->field, options))
+    reader.Fail(wish->field, error->message);
 }
 
 }  // namespace staffel::api

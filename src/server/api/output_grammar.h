@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "server/api/generation_options.h"
 #include "server/api/json_parse.h"
@@ -15,5 +17,9 @@ namespace staffel::api {
 // `reader`; grammars may be null: then every format is refused.
 void ReadOutputGrammar(FieldReader& reader, grammar::Grammars* grammars,
                        GenerationOptions& options);
+
+// The same for a specification that is there already; an error names `field`.
+std::optional<ApiError> SetGrammar(grammar::GrammarSpec spec, grammar::Grammars* grammars,
+                                   const std::string& field, GenerationOptions& options);
 
 }  // namespace staffel::api

@@ -110,7 +110,7 @@ Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) 
       ReadChatInput(reader, model.chat_template->content_form() == ContentForm::kParts);
   if (!reader.ok()) return *reader.error();
   ChatOptions options;
-  options.tools = &input.tools;
+  options.tools = &input.tool_choice.tools;
   options.kwargs = &input.template_kwargs;
   options.add_generation_prompt = input.add_generation_prompt;
   options.continue_final_message = input.continue_final_message;
@@ -120,6 +120,7 @@ Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) 
     return FromStatus(prompt.status(), "messages");
   }
   RenderedChat chat;
+  chat.tool_choice = std::move(input.tool_choice);
   chat.prompt = *std::move(prompt);
   chat.tokens =
       model.tokenizer->Encode(chat.prompt, reader.Bool("add_special_tokens").value_or(true));

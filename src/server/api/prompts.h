@@ -22,6 +22,7 @@ Checked<std::shared_ptr<const ServedModel>> FindModel(const ModelSet& models, co
 struct RenderedChat {
   PromptText prompt;
   std::vector<TokenId> tokens;
+  ToolChoice tool_choice;
 };
 
 // Messages through the template and the tokenizer. Errors name the field.

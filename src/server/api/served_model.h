@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "answer/format.h"
 #include "server/metrics.h"
 #include "staffel/grammar.h"
 #include "staffel/request.h"
@@ -22,8 +23,9 @@ struct ServedModel {
   int64_t created_unix_s = 0;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
-  std::string chat_template_problem;                  // why it is null
-  std::shared_ptr<grammar::Grammars> grammars;        // null: no structured output
+  answer::Formats formats;                      // how the model writes reasoning and calls of tools
+  std::string chat_template_problem;            // why it is null
+  std::shared_ptr<grammar::Grammars> grammars;  // null: no structured output
   std::shared_ptr<EngineClient> engine;
   EngineLimits limits;
   ModelMetrics* metrics = nullptr;  // null: not counted; else outlives the model

@@ -30,14 +30,16 @@ class Answer final : public HttpSink {
   // The finish comes in a chunk of its own.
   bool WritePiece(int index, const Piece& piece) override {
     if (!piece.finish) return writer().WriteEvent(format_->PieceChunk(index, piece));
-    if (!piece.text.empty() || !piece.tokens.empty()) {
+    if (!piece.text.empty() || !piece.deltas.empty() || !piece.tokens.empty()) {
       Piece text;
       text.text = piece.text;
+      text.deltas = piece.deltas;
       text.tokens = piece.tokens;
       if (!writer().WriteEvent(format_->PieceChunk(index, text))) return false;
     }
     Piece last = piece;
     last.text.clear();
+    last.deltas.clear();
     last.tokens.clear();
     return writer().WriteEvent(format_->PieceChunk(index, last));
   }

@@ -1,6 +1,7 @@
 #include "server/openai/response_format.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/strings.h"
 #include "server/api/json_text.h"
@@ -23,7 +24,9 @@ std::string UsageJson(const Usage& usage) {
   return StrCat("{\"prompt_tokens\":", usage.prompt_tokens,
                 ",\"completion_tokens\":", usage.completion_tokens,
                 ",\"total_tokens\":", usage.prompt_tokens + usage.completion_tokens,
-                ",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached_tokens, "}}");
+                ",\"prompt_tokens_details\":{\"cached_tokens\":", usage.cached_tokens,
+                "},\"completion_tokens_details\":{\"reasoning_tokens\":", usage.reasoning_tokens,
+                "}}");
 }
 
 template <class Tokens, class Get>
@@ -120,6 +123,93 @@ void AppendChatLogprobs(std::string& out, const FormatOptions& options,
   out += "],\"refusal\":null}";
 }
 
+void AppendChatFinish(std::string& out, const std::optional<FinishReason>& finish, bool calls) {
+  if (finish == FinishReason::kStop && calls) {
+    out += ",\"finish_reason\":\"tool_calls\"";
+  } else {
+    AppendFinish(out, finish);
+  }
+}
+
+void AppendCall(std::string& out, const answer::Call& call) {
+  out += "{\"id\":";
+  AppendJsonString(out, call.id);
+  out += ",\"type\":\"function\",\"function\":{\"name\":";
+  AppendJsonString(out, call.name);
+  out += ",\"arguments\":";
+  AppendJsonString(out, call.arguments);
+  out += "}}";
+}
+
+// The rest of a message behind "content":. True if it has calls.
+bool AppendMessage(std::string& out, const ChoiceResult& choice) {
+  answer::Answer told;
+  for (const answer::Delta& delta : choice.all.deltas) told.Add(delta);
+  const std::string text = choice.echo_text + choice.all.text;
+  text.empty() && !told.calls.empty() ? void(out += "null") : AppendJsonString(out, text);
+  out += ",\"refusal\":null";
+  if (!told.reasoning.empty()) {
+    out += ",\"reasoning_content\":";
+    AppendJsonString(out, told.reasoning);
+  }
+  for (size_t i = 0; i < told.calls.size(); i++) {
+    out += i == 0 ? ",\"tool_calls\":[" : ",";
+    AppendCall(out, told.calls[i]);
+  }
+  out += told.calls.empty() ? "}" : "]}";
+  return !told.calls.empty();
+}
+
+// The entries of tool_calls in a chunk: what each call gained, begun calls with id and name.
+std::string CallEntries(const std::vector<answer::Delta>& deltas) {
+  std::string out;
+  for (size_t i = 0; i < deltas.size(); i++) {
+    const bool begins = deltas[i].kind == answer::Delta::Kind::kCallBegin;
+    if (!begins && deltas[i].kind != answer::Delta::Kind::kCallArguments) continue;
+    if (!out.empty()) out += ',';
+    StrAppend(out, "{\"index\":", deltas[i].call);
+    if (begins) {
+      out += ",\"id\":";
+      AppendJsonString(out, deltas[i].id);
+      out += ",\"type\":\"function\",\"function\":{\"name\":";
+      AppendJsonString(out, deltas[i].name);
+      out += ',';
+    } else {
+      out += ",\"function\":{";
+    }
+    std::string arguments = deltas[i].text;
+    if (begins && i + 1 < deltas.size() &&
+        deltas[i + 1].kind == answer::Delta::Kind::kCallArguments) {
+      arguments = deltas[++i].text;
+    }
+    out += "\"arguments\":";
+    AppendJsonString(out, arguments);
+    out += "}}";
+  }
+  return out;
+}
+
+// The delta of a chunk; {} where nothing came but the finish.
+void AppendDelta(std::string& out, const Piece& piece) {
+  std::string reasoning;
+  for (const answer::Delta& delta : piece.deltas) {
+    if (delta.kind == answer::Delta::Kind::kReasoning) reasoning += delta.text;
+  }
+  const std::string calls = CallEntries(piece.deltas);
+  const bool content = !piece.text.empty() || (piece.deltas.empty() && !piece.finish);
+  out += '{';
+  if (!reasoning.empty()) {
+    out += "\"reasoning_content\":";
+    AppendJsonString(out, reasoning);
+  }
+  if (content) {
+    out += out.back() == '{' ? "\"content\":" : ",\"content\":";
+    AppendJsonString(out, piece.text);
+  }
+  if (!calls.empty()) StrAppend(out, out.back() == '{' ? "" : ",", "\"tool_calls\":[", calls, "]");
+  out += '}';
+}
+
 class ChatFormat final : public ResponseFormat {
  public:
   explicit ChatFormat(FormatOptions options)
@@ -136,19 +226,16 @@ class ChatFormat final : public ResponseFormat {
 
   std::string PieceChunk(int index, const Piece& piece) override {
     std::string out = Begin(index);
-    if (piece.text.empty() && piece.finish) {
-      out += "{}";
-    } else {
-      out += "{\"content\":";
-      AppendJsonString(out, piece.text);
-      out += '}';
+    AppendDelta(out, piece);
+    for (const answer::Delta& delta : piece.deltas) {
+      if (delta.kind == answer::Delta::Kind::kCallBegin) called_.insert(index);
     }
     if (options_.logprobs && piece.tokens.empty()) {
       out += ",\"logprobs\":null";
     } else {
       AppendChatLogprobs(out, options_, piece.tokens);
     }
-    AppendFinish(out, piece.finish);
+    AppendChatFinish(out, piece.finish, called_.contains(index));
     if (options_.return_token_ids) StrAppend(out, ",\"token_ids\":", IdArray(piece.tokens));
     out += "}]";
     return End(std::move(out));
@@ -165,11 +252,9 @@ class ChatFormat final : public ResponseFormat {
       if (out.back() == '}') out += ',';
       StrAppend(out, "{\"index\":", choice.index,
                 ",\"message\":{\"role\":\"assistant\",\"content\":");
-      AppendJsonString(
-          out, choice.echo_text.empty() ? choice.all.text : choice.echo_text + choice.all.text);
-      out += ",\"refusal\":null}";
+      const bool calls = AppendMessage(out, choice);
       AppendChatLogprobs(out, options_, choice.all.tokens);
-      AppendFinish(out, choice.all.finish);
+      AppendChatFinish(out, choice.all.finish, calls);
       if (options_.return_token_ids) StrAppend(out, ",\"token_ids\":", IdArray(choice.all.tokens));
       out += '}';
     }
@@ -193,6 +278,7 @@ class ChatFormat final : public ResponseFormat {
 
   const FormatOptions options_;
   const std::string chunk_;
+  std::set<int> called_;  // choices that have calls
 };
 
 // ---- text completions

@@ -1,0 +1,168 @@
+#include "server/api/tool_calls.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/strings.h"
+
+namespace staffel::api {
+namespace {
+
+bool IsFunction(const Json& tool) {
+  return tool.is_object() && tool.contains("type") && tool["type"] == "function" &&
+         tool.contains("function") && tool["function"].is_object() &&
+         tool["function"].contains("name") && tool["function"]["name"].is_string();
+}
+
+const std::string& NameOf(const Json& tool) {
+  return tool["function"]["name"].get_ref<const std::string&>();
+}
+
+bool Has(const Json& tools, const std::string& name) {
+  return std::any_of(tools.begin(), tools.end(),
+                     [&](const Json& tool) { return NameOf(tool) == name; });
+}
+
+// "auto", "none" or "required".
+void ReadMode(FieldReader& reader, const std::string& mode, ToolChoice& choice) {
+  if (mode == "none") {
+    choice.tools = Json();
+  } else if (mode == "required") {
+    choice.required = true;
+  } else if (mode != "auto") {
+    reader.Fail("tool_choice", StrCat("'tool_choice' is '", mode.substr(0, 40),
+                                      "'; it must be none, auto, required, a function, or "
+                                      "allowed_tools"));
+  }
+}
+
+void Unknown(FieldReader& reader, const std::string& name) {
+  reader.Fail("tool_choice",
+              StrCat("'tool_choice' names '", name.substr(0, 64), "', which is none of 'tools'"));
+}
+
+void ReadAllowed(FieldReader& reader, const Json& object, ToolChoice& choice) {
+  const auto allowed = object.find("allowed_tools");
+  if (allowed == object.end() || !allowed->is_object() || !allowed->contains("tools") ||
+      !(*allowed)["tools"].is_array()) {
+    return reader.Fail(
+        "tool_choice",
+        "'tool_choice' of the type allowed_tools must have allowed_tools with tools");
+  }
+  Json kept = Json::array();
+  for (const Json& tool : (*allowed)["tools"]) {
+    if (!IsFunction(tool))
+      return reader.Fail("tool_choice", "'tool_choice' must name tools of the type function");
+    if (!Has(choice.tools, NameOf(tool))) return Unknown(reader, NameOf(tool));
+  }
+  for (const Json& tool : choice.tools) {
+    if (Has((*allowed)["tools"], NameOf(tool))) kept.push_back(tool);
+  }
+  choice.tools = std::move(kept);
+  const Json mode = allowed->value("mode", Json("auto"));
+  if (mode != "auto" && mode != "required")
+    return reader.Fail("tool_choice", "'tool_choice.allowed_tools.mode' must be auto or required");
+  ReadMode(reader, mode.get<std::string>(), choice);
+}
+
+void ReadObject(FieldReader& reader, const Json& object, ToolChoice& choice) {
+  const Json type = object.value("type", Json());
+  if (type == "allowed_tools") return ReadAllowed(reader, object, choice);
+  if (!IsFunction(object)) {
+    return reader.Fail("tool_choice",
+                       "'tool_choice' must be {'type': 'function', 'function': {'name'}}");
+  }
+  choice.named = NameOf(object);
+  choice.required = true;
+  choice.parallel = false;
+  if (!Has(choice.tools, choice.named)) Unknown(reader, choice.named);
+}
+
+grammar::StructuralTag TagOf(const Json& tool, answer::CallFormat format) {
+  const Json& function = tool["function"];
+  const auto given = function.find("parameters");
+  const std::string schema =
+      given != function.end() && given->is_object() ? given->dump() : R"({"type":"object"})";
+  const std::string name = Json(NameOf(tool)).dump();
+  switch (format) {
+    case answer::CallFormat::kHermes:
+      return {StrCat("<tool_call>\n{\"name\": ", name, ", \"arguments\": "), schema,
+              "}\n</tool_call>"};
+    case answer::CallFormat::kLlama:
+      return {StrCat("{\"name\": ", name, ", \"parameters\": "), schema, "}"};
+    default:
+      return {StrCat("{\"name\": ", name, ", \"arguments\": "), schema, "}"};
+  }
+}
+
+}  // namespace
+
+ToolChoice ReadToolChoice(FieldReader& reader) {
+  ToolChoice choice;
+  const Json* tools = reader.Array("tools");
+  if (tools != nullptr) {
+    for (size_t i = 0; i < tools->size(); i++) {
+      if (IsFunction((*tools)[i])) continue;
+      reader.Fail(StrCat("tools[", i, "]"),
+                  StrCat("'tools[", i,
+                         "]' must be {'type': 'function', 'function': {'name', 'parameters'}}"));
+      return choice;
+    }
+    if (!tools->empty()) choice.tools = *tools;
+  }
+  choice.parallel = reader.Bool("parallel_tool_calls").value_or(true);
+  const Json* wish = reader.Get("tool_choice");
+  if (wish == nullptr || !reader.ok()) return choice;
+  if (!wish->is_string() && !wish->is_object()) {
+    reader.Fail("tool_choice",
+                StrCat("'tool_choice' must be a string or an object, it is ", TypeName(*wish)));
+  } else if (choice.tools.is_null() && *wish != "none" && *wish != "auto") {
+    reader.Fail("tool_choice", "'tool_choice' is only allowed with 'tools'");
+  } else if (wish->is_string()) {
+    ReadMode(reader, wish->get<std::string>(), choice);
+  } else {
+    ReadObject(reader, *wish, choice);
+  }
+  return choice;
+}
+
+std::vector<answer::ToolSignature> SignaturesOf(const Json& tools) {
+  std::vector<answer::ToolSignature> signatures;
+  for (const Json& tool : tools) {
+    answer::ToolSignature& signature = signatures.emplace_back();
+    signature.name = NameOf(tool);
+    const auto parameters = tool["function"].find("parameters");
+    if (parameters == tool["function"].end() || !parameters->is_object()) continue;
+    const auto properties = parameters->find("properties");
+    if (properties == parameters->end() || !properties->is_object()) continue;
+    for (const auto& [name, schema] : properties->items()) {
+      if (schema.is_object() && schema.value("type", Json()) == "string")
+        signature.string_parameters.push_back(name);
+    }
+  }
+  return signatures;
+}
+
+Result<std::shared_ptr<const grammar::GrammarSpec>> CallGrammar(const ToolChoice& choice,
+                                                                answer::CallFormat format) {
+  auto spec = std::make_shared<grammar::GrammarSpec>();
+  spec->kind = grammar::GrammarSpec::Kind::kTags;
+  spec->tag_required = true;
+  const bool hermes = format == answer::CallFormat::kHermes;
+  if (!hermes && format != answer::CallFormat::kJson && format != answer::CallFormat::kLlama) {
+    return absl::UnimplementedError(
+        StrCat("this model's calls have the format ", std::string(answer::Name(format)),
+               ", which it cannot be held to in this version; use 'auto'"));
+  }
+  // Calls without markers of their own stand alone.
+  spec->single_tag = !choice.parallel || !hermes;
+  spec->triggers = {hermes ? "<tool_call>" : "{\"name\": "};
+  for (const Json& tool : choice.tools) {
+    if (choice.named.empty() || NameOf(tool) == choice.named)
+      spec->tags.push_back(TagOf(tool, format));
+  }
+  return spec;
+}
+
+}  // namespace staffel::api
