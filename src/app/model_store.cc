@@ -43,7 +43,10 @@ Result<std::shared_ptr<const StoredModel>> ModelStore::Open(const std::string& p
 
 Result<std::shared_ptr<const StoredModel>> ModelStore::OpenCache(
     const ModelRef& model, MasterLink& master, const std::function<bool()>& cancelled) {
-  ShardCacheOptions options{.folder = options_.cache_dir, .digest = model.digest, .file_bytes = {}};
+  ShardCacheOptions options{.folder = options_.cache_dir,
+                            .digest = model.digest,
+                            .file_bytes = {},
+                            .limit_bytes = options_.cache_limit_bytes};
   std::vector<ModelRange> headers;
   int64_t begin = 0;
   for (const ModelPartSize& part : model.parts) {

@@ -30,8 +30,9 @@ struct StoredModel {
 class ModelStore {
  public:
   struct Options {
-    std::string model_dir;  // looked through by file name; "": none
-    std::string cache_dir;  // "": no cache, own files only
+    std::string model_dir;          // looked through by file name; "": none
+    std::string cache_dir;          // "": no cache, own files only
+    int64_t cache_limit_bytes = 0;  // 0: none
   };
   explicit ModelStore(Options options) : options_(std::move(options)) {}
 

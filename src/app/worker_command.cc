@@ -122,7 +122,9 @@ int Work(WorkerOptions options) {
   WorkerNodeOptions node_options;
   node_options.name = options.name;
   node_options.memory_limit_bytes = options.memory;
-  node_options.models = {.model_dir = options.model_dir, .cache_dir = options.cache_dir};
+  node_options.models = {.model_dir = options.model_dir,
+                         .cache_dir = options.cache_dir,
+                         .cache_limit_bytes = options.cache_limit};
   WorkerNode node(node_options, *std::move(backend), EndpointMaker(options), clock);
   WorkerSession session(&node, hello, LinkMaker(options), [&options] {
     spdlog::info("joined the master at {}", options.master);

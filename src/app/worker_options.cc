@@ -63,6 +63,8 @@ void AddDeviceOptions(OptionList& list, WorkerOptions* o) {
   list.Text("cache-dir", "FOLDER", &o->cache_dir,
             "where what was fetched from the master is kept; default: "
             "$XDG_CACHE_HOME/staffel/shards or ~/.cache/staffel/shards");
+  list.Bytes("cache-limit", &o->cache_limit, 0, int64_t{1} << 50,
+             "most disk for it; models that have not been used for longest make room", "no limit");
 }
 
 void AddLogOptions(OptionList& list, WorkerOptions* o) {

@@ -32,6 +32,7 @@ struct WorkerOptions {
   int64_t memory = 0;
   std::string speed;  // a number; "": measured
   std::string model_dir, cache_dir;
+  int64_t cache_limit = 0;
 
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

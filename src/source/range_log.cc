@@ -116,4 +116,16 @@ Status RangeLog::Append(const PieceRecord& record) {
   return absl::OkStatus();
 }
 
+Status RangeLog::Rewrite(const std::vector<PieceRecord>& records) {
+  STAFFEL_RETURN_IF_ERROR(Begin());
+  std::string lines;
+  for (const PieceRecord& record : records) lines += Line(record);
+  STAFFEL_RETURN_IF_ERROR(WriteAll(fd_, path_, end_bytes_, lines));
+  end_bytes_ += static_cast<int64_t>(lines.size());
+  read_bytes_ = end_bytes_;
+  return absl::OkStatus();
+}
+
+void RangeLog::Touch() { futimens(fd_, nullptr); }
+
 }  // namespace staffel

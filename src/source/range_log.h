@@ -39,6 +39,10 @@ class RangeLog {
   Result<std::vector<PieceRecord>> ReadNew();
   // With the lock, after ReadNew. The own record is not read again.
   Status Append(const PieceRecord& record);
+  // With the lock, after ReadNew, while no other process has it open: these records and no others.
+  Status Rewrite(const std::vector<PieceRecord>& records);
+  // The time of the file becomes the present.
+  void Touch();
 
  private:
   RangeLog(int fd, std::string path, std::string title);

@@ -45,6 +45,18 @@ bool Overlaps(absl::Span<const ModelRange> set, const ModelRange& range) {
   return after != set.begin() && (after - 1)->offset + (after - 1)->size > range.offset;
 }
 
+std::vector<ModelRange> RoundedToBlocks(absl::Span<const ModelRange> ranges, int64_t block_bytes) {
+  std::vector<ModelRange> blocks;
+  blocks.reserve(ranges.size());
+  for (const ModelRange& range : ranges) {
+    const int64_t begin = range.offset / block_bytes * block_bytes;
+    const int64_t end = (range.offset + range.size + block_bytes - 1) / block_bytes * block_bytes;
+    if (range.size > 0) blocks.push_back({begin, end - begin});
+  }
+  Normalise(&blocks);
+  return blocks;
+}
+
 int64_t TotalBytes(absl::Span<const ModelRange> ranges) {
   int64_t bytes = 0;
   for (const ModelRange& range : ranges) bytes += range.size;

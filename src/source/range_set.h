@@ -15,6 +15,8 @@ void Normalise(std::vector<ModelRange>* ranges);
 std::vector<ModelRange> Subtract(absl::Span<const ModelRange> from,
                                  absl::Span<const ModelRange> what);
 bool Overlaps(absl::Span<const ModelRange> set, const ModelRange& range);
+// The whole blocks that the ranges touch; normalised.
+std::vector<ModelRange> RoundedToBlocks(absl::Span<const ModelRange> ranges, int64_t block_bytes);
 int64_t TotalBytes(absl::Span<const ModelRange> ranges);
 
 // Ranges of one size at equal distances, as the columns of a matrix lie; what is fetched, checked

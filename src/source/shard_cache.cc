@@ -19,6 +19,7 @@
 #include "base/option_values.h"
 #include "base/strings.h"
 #include "base/xxhash.h"
+#include "source/cache_folder.h"
 #include "source/disk.h"
 
 namespace staffel {
@@ -29,6 +30,7 @@ constexpr int64_t kBatchBytes = int64_t{16} << 20;
 // One that waits for the lock looks more often than its holder lets go.
 constexpr auto kLockPoll = std::chrono::milliseconds(1), kLockPause = std::chrono::milliseconds(3);
 constexpr auto kLockPatience = std::chrono::seconds(60);
+constexpr int64_t kDiskBlockBytes = 4096;  // usual; only estimates need it
 
 bool IsHex(const std::string& text) {
   return !text.empty() && text.size() <= 128 &&
@@ -55,6 +57,7 @@ Result<std::unique_ptr<ShardCache>> ShardCache::Open(ShardCacheOptions options) 
 }
 
 ShardCache::~ShardCache() {
+  if (log_ != nullptr) log_->Touch();
   for (const File& file : files_) close(file.fd);
 }
 
@@ -71,8 +74,12 @@ Status ShardCache::OpenFiles() {
     File file{count == 1 ? StrCat(stem, ".gguf")
                          : absl::StrFormat("%s-%05d-of-%05d.gguf", stem, i + 1, count),
               -1, begin, bytes};
-    file.fd = open(file.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (file.fd < 0) return DiskError("cannot be opened", file.path, errno);
+    if (i == 0) {
+      STAFFEL_ASSIGN_OR_RETURN(file.fd, OpenInUse(file.path));
+    } else {
+      file.fd = open(file.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+      if (file.fd < 0) return DiskError("cannot be opened", file.path, errno);
+    }
     files_.push_back(file);
     struct stat info;
     if (fstat(file.fd, &info) != 0) return DiskError("cannot be read", file.path, errno);
@@ -83,6 +90,7 @@ Status ShardCache::OpenFiles() {
     begin += bytes;
   }
   STAFFEL_ASSIGN_OR_RETURN(log_, RangeLog::Open(StrCat(stem, ".ranges"), title));
+  log_->Touch();
   return absl::OkStatus();
 }
 
@@ -157,6 +165,7 @@ Result<bool> ShardCache::TakeRecords(absl::Span<const ModelRange> wanted) {
     }
     STAFFEL_ASSIGN_OR_RETURN(const bool good, Check(record));
     damaged += !good;
+    if (good) checked_.push_back(record);
     for (int64_t i = 0; i < record.piece.runs && good; ++i) grown.push_back(record.piece.run(i));
   }
   unchecked_ = std::move(kept);
@@ -176,7 +185,8 @@ Status ShardCache::Store(const Piece& piece, absl::Span<const uint8_t> bytes) {
     STAFFEL_RETURN_IF_ERROR(
         Transfer(piece.run(i), {}, bytes.subspan(i * piece.run_bytes, piece.run_bytes)));
   }
-  return log_->Append({piece, Xxh64(bytes)});
+  checked_.push_back({piece, Xxh64(bytes)});
+  return log_->Append(checked_.back());
 }
 
 // With the lock. Pieces that came whole are stored, whatever ends the rest.
@@ -223,6 +233,60 @@ Status ShardCache::CheckSpace(int64_t bytes) const {
                                              "another --cache-dir"));
 }
 
+// What the disk gives for them beyond what it has given: whole blocks.
+int64_t ShardCache::DiskBytes(absl::Span<const Piece> missing) const {
+  std::vector<ModelRange> wanted, there = valid_;
+  for (const Piece& piece : missing) {
+    for (int64_t i = 0; i < piece.runs; ++i) wanted.push_back(piece.run(i));
+  }
+  for (const PieceRecord& record : unchecked_) {
+    for (int64_t i = 0; i < record.piece.runs; ++i) there.push_back(record.piece.run(i));
+  }
+  return TotalBytes(
+      Subtract(RoundedToBlocks(wanted, kDiskBlockBytes), RoundedToBlocks(there, kDiskBlockBytes)));
+}
+
+// With the lock.
+Status ShardCache::KeepLimit(int64_t wanted_bytes) {
+  const int64_t limit = options_.limit_bytes;
+  if (limit == 0 || MakeRoom(options_.folder, limit, wanted_bytes, options_.digest) == 0) {
+    return absl::OkStatus();
+  }
+  STAFFEL_RETURN_IF_ERROR(DropUnneeded());
+  const int64_t over = MakeRoom(options_.folder, limit, wanted_bytes, options_.digest);
+  if (over == 0 || wanted_bytes == 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(StrCat("'", options_.folder, "' may take ", HumanBytes(limit),
+                                             " and would take ", HumanBytes(limit + over),
+                                             ", all of it in use; raise --cache-limit"));
+}
+
+// With the lock. Pieces that other parts of the model had need of go, unless another process uses
+// the model.
+Status ShardCache::DropUnneeded() {
+  const File& first = files_.front();
+  if (unchecked_.empty()) return absl::OkStatus();
+  if (!TryLockAlone(first.fd)) return LockInUse(first.fd, first.path);
+  const absl::Cleanup share = [&] { LockInUse(first.fd, first.path).IgnoreError(); };
+  STAFFEL_RETURN_IF_ERROR(log_->Rewrite(checked_));
+  std::vector<ModelRange> unneeded;
+  for (const PieceRecord& record : unchecked_) {
+    for (int64_t i = 0; i < record.piece.runs; ++i) unneeded.push_back(record.piece.run(i));
+  }
+  unchecked_.clear();
+  Normalise(&unneeded);
+  for (const ModelRange& range : Subtract(unneeded, valid_)) {
+    for (const File& file : files_) {
+      const int64_t begin = std::max<int64_t>(range.offset - file.begin, 0);
+      const int64_t end = std::min(range.offset + range.size - file.begin, file.bytes);
+      // Where the file system cannot, nothing is won.
+      if (begin < end) {
+        fallocate(file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, end - begin);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 Status ShardCache::FetchMissing(absl::Span<const ModelRange> wanted, const Fetch& fetch,
                                 const std::function<void(double)>& progress,
                                 const std::function<bool()>& cancelled, Tally* tally) {
@@ -240,7 +304,9 @@ Status ShardCache::FetchMissing(absl::Span<const ModelRange> wanted, const Fetch
     for (size_t i = next; i < missing.size(); ++i) left += missing[i].bytes();
     if (first) {
       tally->missing = left;
-      STAFFEL_RETURN_IF_ERROR(CheckSpace(left));
+      const int64_t disk_bytes = DiskBytes(missing);
+      STAFFEL_RETURN_IF_ERROR(KeepLimit(disk_bytes));
+      STAFFEL_RETURN_IF_ERROR(CheckSpace(disk_bytes));
     }
     if (progress && tally->missing > 0) {
       progress(1 - static_cast<double>(left) / static_cast<double>(tally->missing));
@@ -253,8 +319,10 @@ Status ShardCache::FetchMissing(absl::Span<const ModelRange> wanted, const Fetch
       if (runs > MasterLink::kReadRangesMax) break;
       bytes += missing[next].bytes();
     }
-    STAFFEL_RETURN_IF_ERROR(FetchBatch(absl::MakeConstSpan(missing).subspan(begin, next - begin),
-                                       fetch, cancelled, &tally->fetched));
+    const auto batch = absl::MakeConstSpan(missing).subspan(begin, next - begin);
+    // Others that share the folder may have filled it in the meantime.
+    if (!first && options_.limit_bytes > 0) STAFFEL_RETURN_IF_ERROR(KeepLimit(DiskBytes(batch)));
+    STAFFEL_RETURN_IF_ERROR(FetchBatch(batch, fetch, cancelled, &tally->fetched));
     log_->Unlock();
     std::this_thread::sleep_for(kLockPause);
   }

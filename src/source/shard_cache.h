@@ -2,7 +2,8 @@
 // byte ranges that were asked for are fetched once. What is there is recorded piece by piece with
 // checksums (range_log.h) and survives crashes: a piece counts when its record is whole and its
 // bytes agree with it, so nothing needs to be flushed in order. Processes of one machine may share
-// the folder. One thread.
+// the folder. With a limit, models that nobody uses make room for what is fetched
+// (cache_folder.h), and so do pieces of the own one that are not asked for here. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct ShardCacheOptions {
   std::string folder;               // created if need be
   std::string digest;               // names the files
   std::vector<int64_t> file_bytes;  // of the model's files, in order
+  int64_t limit_bytes = 0;          // of the whole folder on the disk; 0: none
 };
 
 class ShardCache {
@@ -45,7 +47,8 @@ class ShardCache {
   // Makes the ranges (in any order) valid in the files: checks what is there, fetches the rest.
   // Returns the number of bytes fetched. `progress` gets the share that is there, `cancelled` is
   // asked between pieces; both may be null. On error (of `fetch`, of the disk, Cancelled) the
-  // message says how many bytes came of how many, and what has come stays.
+  // message says how many bytes came of how many, and what has come stays. ResourceExhausted: the
+  // disk is full, or the limit does not allow it.
   Result<int64_t> Provide(std::vector<ModelRange> ranges, const Fetch& fetch,
                           const std::function<void(double)>& progress,
                           const std::function<bool()>& cancelled);
@@ -67,6 +70,9 @@ class ShardCache {
   Result<bool> TakeRecords(absl::Span<const ModelRange> wanted);
   Result<bool> Check(const PieceRecord& record);
   Status CheckSpace(int64_t bytes) const;
+  Status KeepLimit(int64_t wanted_bytes);
+  Status DropUnneeded();
+  int64_t DiskBytes(absl::Span<const Piece> missing) const;
   Status FetchMissing(absl::Span<const ModelRange> wanted, const Fetch& fetch,
                       const std::function<void(double)>& progress,
                       const std::function<bool()>& cancelled, Tally* tally);
@@ -79,7 +85,8 @@ class ShardCache {
   ShardCacheOptions options_;
   std::vector<File> files_;
   std::unique_ptr<RangeLog> log_;
-  std::vector<PieceRecord> unchecked_;  // records whose bytes have not been looked at
+  std::vector<PieceRecord> unchecked_;  // not asked for: their bytes have not been looked at
+  std::vector<PieceRecord> checked_;    // valid_ consists of these
   std::vector<ModelRange> valid_;       // normalised: recorded and checked
 };
 
