@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kListMax = 256;  // devices and labels of a worker
 constexpr double kSpeedMax = 1e9;
+constexpr double kSecondsMax = 1e9;  // 30 years: what is above is no time of a process
 
 void Write(const Capacity& capacity, proto::WorkerMessage& message) {
   proto::Capacity& out = *message.mutable_capacity();
@@ -66,8 +67,8 @@ Formed Read(const proto::Formed& in, Numbers& numbers) {
   formed.status = ReadStatus(in.status());
   formed.bytes_read = numbers.Count(in.bytes_read(), "bytes_read");
   formed.bytes_fetched = numbers.Count(in.bytes_fetched(), "bytes_fetched");
-  formed.load_s = numbers.Real(in.load_s(), "load_s");
-  formed.form_s = numbers.Real(in.form_s(), "form_s");
+  formed.load_s = numbers.Real(in.load_s(), "load_s", kSecondsMax);
+  formed.form_s = numbers.Real(in.form_s(), "form_s", kSecondsMax);
   formed.weights_kept = in.weights_kept();
   return formed;
 }
@@ -98,10 +99,10 @@ Heartbeat Read(const proto::Heartbeat& in, Numbers& numbers) {
   heartbeat.step = in.step();
   heartbeat.collective = in.collective();
   heartbeat.in_step = in.in_step();
-  heartbeat.in_step_s = numbers.Real(in.in_step_s(), "in_step_s");
-  heartbeat.compute_s = numbers.Real(in.compute_s(), "compute_s");
-  heartbeat.wait_s = numbers.Real(in.wait_s(), "wait_s");
-  heartbeat.wire_s = numbers.Real(in.wire_s(), "wire_s");
+  heartbeat.in_step_s = numbers.Real(in.in_step_s(), "in_step_s", kSecondsMax);
+  heartbeat.compute_s = numbers.Real(in.compute_s(), "compute_s", kSecondsMax);
+  heartbeat.wait_s = numbers.Real(in.wait_s(), "wait_s", kSecondsMax);
+  heartbeat.wire_s = numbers.Real(in.wire_s(), "wire_s", kSecondsMax);
   heartbeat.bytes_sent = numbers.Count(in.bytes_sent(), "bytes_sent");
   heartbeat.bytes_received = numbers.Count(in.bytes_received(), "bytes_received");
   heartbeat.resident_bytes = numbers.Count(in.resident_bytes(), "resident_bytes");
@@ -119,7 +120,7 @@ void Write(const Leaving& leaving, proto::WorkerMessage& message) {
 
 Leaving Read(const proto::Leaving& in, Numbers& numbers) {
   return {numbers.Text(in.reason(), "reason", kTextBytesMax),
-          numbers.Real(in.grace_s(), "grace_s")};
+          numbers.Real(in.grace_s(), "grace_s", kSecondsMax)};
 }
 
 void Write(const StepOutcome& outcome, proto::WorkerMessage& message) {
