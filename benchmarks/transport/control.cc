@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "staffel/cluster.h"
+#include "tests/support/echo_worker.h"
 #include "transport/grpc/cluster_server.h"
 #include "transport/grpc/grpc_transport.h"
-#include "transport/grpc/master_link.h"
 
 namespace staffel {
 namespace {
@@ -37,44 +37,14 @@ double Microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-class Worker final : public MasterHandler {
- public:
-  int Run(const char* master, const char* name) {
-    MasterLinkOptions options;
-    options.master = master;
-    options.hello.name = name;
-    options.hello.devices.resize(1);
-    auto link = MakeMasterLink(std::move(options));
-    if (!link.ok()) return 1;
-    link_ = link->get();
-    link_->Start(this);
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [this] { return gone_; });
-    return 0;
-  }
-  void OnMessage(MasterMessage message) override {
-    const auto* step = std::get_if<Step>(&message);
-    if (step == nullptr) return;
-    StepOutcome outcome;
-    outcome.epoch = step->plan.epoch;
-    outcome.step = step->plan.step;
-    for (const Chunk& chunk : step->plan.chunks) {
-      outcome.sampled.push_back({chunk.slot, {}, absl::OkStatus()});
-    }
-    link_->Send(outcome);
-  }
-  void OnGone(const Status&, bool) override {
-    std::lock_guard lock(mutex_);
-    gone_ = true;
-    ended_.notify_one();
-  }
-
- private:
-  MasterLink* link_ = nullptr;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool gone_ = false;
-};
+int RunWorker(const char* master, const char* name) {
+  MasterLinkOptions options;
+  options.master = master;
+  options.hello.name = name;
+  options.hello.devices.resize(1);
+  testing::EchoWorker().RunOnce(options);
+  return 0;
+}
 
 class Master final : public ClusterHandler {
  public:
@@ -155,7 +125,7 @@ pid_t StartWorker(const char* program, const std::string& address, const char* n
 
 int Run(int argc, char** argv) {
   spdlog::set_level(spdlog::level::err);
-  if (argc == 4 && std::strcmp(argv[1], "--worker") == 0) return Worker().Run(argv[2], argv[3]);
+  if (argc == 4 && std::strcmp(argv[1], "--worker") == 0) return RunWorker(argv[2], argv[3]);
   const int steps = argc > 1 ? std::atoi(argv[1]) : 3000;
   const int pause_us = argc > 2 ? std::atoi(argv[2]) : 0;
   const std::string socket = "unix-abstract:staffel-bench-" + std::to_string(getpid());
