@@ -145,7 +145,15 @@ bool Cluster::has_served(int model) const { return *served_[model]; }
 cluster::Snapshot Cluster::Describe() const {
   const Time now = clock_.Now();
   std::lock_guard lock(manager_mutex_);
-  return manager_->Describe(now);
+  cluster::Snapshot snapshot = manager_->Describe(now);
+  for (cluster::PoolStatus& pool : snapshot.pools) {
+    for (cluster::ReplicaStatus& replica : pool.replicas) {
+      for (cluster::RankStatus& rank : replica.ranks) {
+        rank.busy_share = busy_shares_.Share(rank.worker);
+      }
+    }
+  }
+  return snapshot;
 }
 
 void Cluster::OnJoin(WorkerId worker, const Hello& hello, const std::string& peer_address) {
@@ -214,9 +222,15 @@ cluster::Actions Cluster::Handle(Time now, Event& event) {
     return manager_->OnJoin(now, joined->worker, joined->hello, joined->address);
   }
   if (auto* said = std::get_if<Said>(&event)) {
+    if (const auto* heartbeat = std::get_if<Heartbeat>(&said->message)) {
+      busy_shares_.Hear(now, said->worker, *heartbeat);
+    }
     return manager_->OnMessage(now, said->worker, said->message);
   }
-  if (auto* gone = std::get_if<WorkerGone>(&event)) return manager_->OnGone(now, *gone);
+  if (auto* gone = std::get_if<WorkerGone>(&event)) {
+    busy_shares_.Forget(gone->worker);
+    return manager_->OnGone(now, *gone);
+  }
   const auto& failed = std::get<StepFailed>(event);
   return manager_->OnStepFailed(now, failed.replica, failed.epoch, failed.rank, failed.reason);
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "app/busy_shares.h"
 #include "app/master_options.h"
 #include "app/model_text.h"
 #include "cluster/manager.h"
@@ -121,6 +122,7 @@ class Cluster final : public ClusterHandler {
 
   mutable std::mutex manager_mutex_;  // held for one event
   std::unique_ptr<cluster::Manager> manager_;
+  BusyShares busy_shares_;  // guarded by manager_mutex_
 
   // By ReplicaId; fixed after Create but for `idle`, which is the cluster thread's.
   std::deque<Replica> replicas_;

@@ -1,5 +1,6 @@
 #include "app/cluster_report.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
@@ -58,6 +59,19 @@ Json RankJson(const RankStatus& rank) {
   return json;
 }
 
+// Of each stage whose ranks' shares are known: how much of the last seconds they computed, on
+// average.
+std::map<int, double> StageUtilisation(const ReplicaStatus& replica) {
+  std::map<int, double> sums, counts;
+  for (const RankStatus& rank : replica.ranks) {
+    if (rank.busy_share < 0) continue;
+    sums[rank.shard.stage] += rank.busy_share;
+    ++counts[rank.shard.stage];
+  }
+  for (auto& [stage, sum] : sums) sum /= counts[stage];
+  return sums;
+}
+
 Json ReplicaJson(const ReplicaStatus& replica) {
   Json json = {{"replica", replica.replica.value},
                {"state", cluster::Name(replica.state)},
@@ -71,7 +85,11 @@ Json ReplicaJson(const ReplicaStatus& replica) {
                {"kv_blocks", replica.block_count},
                {"losses", replica.losses},
                {"planned_changes", replica.planned_changes},
+               {"stages", Json::array()},
                {"ranks", Json::array()}};
+  for (const auto& [stage, utilisation] : StageUtilisation(replica)) {
+    json["stages"].push_back({{"stage", stage}, {"utilisation", utilisation}});
+  }
   for (const RankStatus& rank : replica.ranks) json["ranks"].push_back(RankJson(rank));
   return json;
 }
@@ -207,6 +225,13 @@ std::vector<MetricSamples> ClusterMetrics(const cluster::Snapshot& snapshot) {
               replica.epoch);
       out.Add("staffel_replica_losses_total", "Epochs that ended because something broke.", true,
               labels, static_cast<double>(replica.losses));
+      for (const auto& [stage, utilisation] : StageUtilisation(replica)) {
+        Families::Labels of_stage = labels;
+        of_stage["stage"] = StrCat(stage);
+        out.Add("staffel_stage_utilisation_ratio",
+                "Share of the last 10 s that the stage's ranks computed.", false, of_stage,
+                utilisation);
+      }
       for (const RankStatus& rank : replica.ranks) AddRank(out, labels, rank);
     }
   }

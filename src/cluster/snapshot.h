@@ -53,6 +53,7 @@ struct RankStatus {
   bool weights_kept = false;
   Heartbeat heartbeat;          // the last of this epoch
   double heartbeat_age_s = -1;  // -1: none yet
+  double busy_share = -1;       // of the last seconds, spent computing; -1: not known
 };
 
 struct ReplicaStatus {
