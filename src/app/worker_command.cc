@@ -65,14 +65,14 @@ WorkerNode::MakeEndpoint EndpointMaker(const WorkerOptions& options) {
   };
 }
 
-WorkerSession::MakeLink LinkMaker(const WorkerOptions& options) {
-  return [options](const Hello& hello) {
+WorkerSession::MakeLink LinkMaker(const WorkerOptions& options, const DialMaster& dial) {
+  return [options, dial](const Hello& hello) {
     MasterLinkOptions link;
     link.master = options.master;
     link.token = options.token;
     link.tls = {options.tls_cert, options.tls_key, options.tls_ca};
     link.hello = hello;
-    return MakeMasterLink(std::move(link));
+    return dial(std::move(link));
   };
 }
 
@@ -106,7 +106,7 @@ void SpareAddressSpace() {
   mallopt(M_ARENA_MAX, 1);
 }
 
-int Work(WorkerOptions options) {
+int Work(WorkerOptions options, const DialMaster& dial) {
   SpareAddressSpace();
   std::optional<WorkerName> name;
   if (options.name.empty()) options.name = name.emplace(options.cache_dir).text();
@@ -126,7 +126,7 @@ int Work(WorkerOptions options) {
                          .cache_dir = options.cache_dir,
                          .cache_limit_bytes = options.cache_limit};
   WorkerNode node(node_options, *std::move(backend), EndpointMaker(options), clock);
-  WorkerSession session(&node, hello, LinkMaker(options), [&options] {
+  WorkerSession session(&node, hello, LinkMaker(options, dial), [&options] {
     spdlog::info("joined the master at {}", options.master);
     NotifyService("READY=1\nSTATUS=joined");
   });
@@ -152,6 +152,10 @@ int Work(WorkerOptions options) {
 }  // namespace
 
 int RunWorker(std::vector<std::string> args) {
+  return RunWorkerOver(MakeMasterLink, std::move(args));
+}
+
+int RunWorkerOver(const DialMaster& dial, std::vector<std::string> args) {
   WorkerOptions options;
   const OptionList list = WorkerOptionList(&options);
   const Result<bool> help = LoadOptions(list, "", std::move(args), environ);
@@ -167,7 +171,7 @@ int RunWorker(std::vector<std::string> args) {
     return Fail(status, kExitUsage);
   }
   InitLogging(options.log_level, options.log_format);
-  return Work(options);
+  return Work(options, dial);
 }
 
 }  // namespace staffel

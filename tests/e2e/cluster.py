@@ -71,9 +71,9 @@ class Master(Server):
 
 
 class Cluster:
-    """Use as a context manager. `layout` is tp, pp, dp; threads are each worker's."""
+    """Use as a context manager. tp, pp, dp are the layout; threads each worker's; speeds those that workers say they have."""
 
-    def __init__(self, model, tp=0, pp=0, dp=1, workers=None, threads=1, options=(), worker_options=(), start=True):
+    def __init__(self, model, tp=0, pp=0, dp=1, workers=None, threads=1, options=(), worker_options=(), speeds=None, start=True, wait=True):
         self.cluster_port = free_port()
         self.threads, self.worker_options = threads, worker_options
         arguments = [model, "--cluster-host", "127.0.0.1", "--cluster-port", self.cluster_port, "--dp", dp, *options]
@@ -83,9 +83,13 @@ class Cluster:
         self.workers = []
         self.count = workers if workers is not None else max(tp, 1) * max(pp, 1) * dp
         if start:
-            for i in range(self.count):
-                self.add_worker()
-            self.master.wait_ready()
+            try:
+                for i in range(self.count):
+                    self.add_worker(*(("--speed", speeds[i]) if speeds else ()))
+                self.master.wait_ready() if wait else self.master.wait_live()
+            except BaseException:
+                self.stop()
+                raise
 
     def __enter__(self):
         return self
@@ -103,6 +107,7 @@ class Cluster:
 
     def restart_worker(self, index, *options):
         """Again under its name; the old process must have ended."""
+        self.workers[index].log.close()
         self.workers[index] = Process(self.command(f"w{index}", *options))
 
     def restart_master(self):
@@ -134,6 +139,11 @@ class Cluster:
             assert time.monotonic() < end, f"{what} not reached after {within_s} s: {status}\n{self.master.output()[-2000:]}"
             time.sleep(.02)
         return status
+
+    def wait_whole(self, within_s=60):
+        """All replicas serve, each in the layout that was asked for."""
+        return self.wait_for(lambda status: all(replica["state"] == "serving" and not replica["degraded"]
+                                                for pool in status["pools"] for replica in pool["replicas"]), within_s, "every replica")
 
     def wait_layout(self, tp, pp, within_s=20):
         """The first replica serves with that layout."""
