@@ -1,59 +1,11 @@
-"""Layouts of several worker processes: the same answers as one process, and what /v1/cluster tells of them."""
+"""What /v1/cluster, /metrics and the log tell of layouts of several worker processes; test_exactness.py compares their answers."""
 import signal
 import tempfile
 import time
 import unittest
 
 from cluster import Cluster, Process
-from compare import assert_same
-from harness import BINARY, MODELS, NO_END, SMOLLM2, Server, at_once
-
-QWEN = MODELS / "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
-GEMMA = MODELS / "gemma-3-270m-q4_k_m.gguf"
-STORY = "The relay team had trained for months. " * 12
-PROMPTS = [STORY + "On the morning of the race", STORY + "Nobody had expected", "Once upon a time", "def fibonacci(n):",
-           "The capital of France is", "Water boils at", "1, 2, 3, 4,", "Dear diary, today"]
-FIELDS = {"max_tokens": 24, "logprobs": 5, "return_token_ids": True, "logit_bias": NO_END}
-
-
-def answers(server, prompts=PROMPTS, **fields):
-    """All at once, so that decodes, chunks of prefill and prefix hits share steps."""
-    replies = at_once([lambda p=p: server.complete(p, **{**FIELDS, **fields}) for p in prompts])
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise reply
-        assert reply.status == 200, reply.body[:300]
-    return replies
-
-
-class Layouts(unittest.TestCase):
-    def check(self, model, layouts, options=("--max-num-batched-tokens", 96)):
-        with Server(model, "--threads", 1, *options) as whole:
-            expected = answers(whole)
-            sampled = whole.complete("Once upon a time", n=3, seed=7, temperature=.8, max_tokens=16).json
-        for layout in layouts:
-            with self.subTest(model=model.name, **layout), Cluster(model, options=options, **layout) as cluster:
-                exact = 0
-                for _ in range(2):   # the second time from the prefix cache
-                    for want, got, prompt in zip(expected, answers(cluster.master), PROMPTS):
-                        exact += assert_same(self, want, got, f"{layout}, {prompt[-30:]!r}")
-                print(f"{model.name} {layout}: {exact} of {2 * len(PROMPTS)} answers equal, the others after a near tie")
-                got = cluster.master.complete("Once upon a time", n=3, seed=7, temperature=.8, max_tokens=16).json
-                self.assertEqual(len(got["choices"]), len(sampled["choices"]))
-                cluster.master.wait_idle()
-
-    def test_smollm2(self):
-        self.check(SMOLLM2, [{"tp": 2}, {"tp": 3}, {"tp": 4}, {"pp": 2}, {"pp": 3}, {"tp": 2, "pp": 2}, {"tp": 3, "pp": 2}, {"dp": 2}])
-
-    def test_qwen(self):
-        self.check(QWEN, [{"tp": 2}, {"tp": 3}, {"pp": 2}])
-
-    def test_gemma(self):
-        self.check(GEMMA, [{"tp": 2}, {"tp": 3}, {"tp": 2, "pp": 2}])
-
-    def test_preemption_in_a_small_pool(self):
-        options = ("--kv-blocks", 40, "--max-model-len", 512)
-        self.check(SMOLLM2, [{"tp": 2}, {"pp": 2}], options)
+from harness import BINARY, NO_END, SMOLLM2, at_once
 
 
 class Status(unittest.TestCase):
@@ -122,6 +74,17 @@ class Status(unittest.TestCase):
                 cluster.wait_for(lambda status: not status["workers"], what="no worker")
             self.assertEqual(names[0], names[1])
             self.assertEqual(len(names[0]), 2)
+
+    def test_utilisation_of_every_stage(self):
+        with Cluster(SMOLLM2, pp=2) as cluster:
+            replies = at_once([lambda: cluster.master.complete("Count:", max_tokens=60, logit_bias=NO_END)] * 8)
+            self.assertEqual([reply.status for reply in replies], [200] * 8)
+            stages = {stage["stage"]: stage["utilisation"] for stage in cluster.replica()["stages"]}
+            self.assertEqual(set(stages), {0, 1})
+            self.assertTrue(all(.05 < share <= 1 for share in stages.values()), stages)
+            metrics = cluster.master.get("/metrics").body.decode()
+            for stage in range(2):
+                self.assertRegex(metrics, rf'staffel_stage_utilisation_ratio\{{[^}}]*stage="{stage}"[^}}]*\}} 0?\.?\d')
 
     def test_layouts_that_cannot_work_are_refused_with_their_numbers(self):
         for layout, numbers in (({"tp": 16}, ("16", "9")), ({"pp": 31}, ("31", "30"))):
