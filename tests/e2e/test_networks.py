@@ -107,12 +107,15 @@ class Joining(TwoHosts):
         with tempfile.TemporaryDirectory() as cache:
             with self.cluster(worker_options=((), ("--cache-dir", cache)), hide_models_from=1) as (master, _):
                 self.check(master)
-                fetched = self.ranks(master)["w1"]["bytes_fetched"]
-                self.assertGreater(fetched, .3 * SMOLLM2.stat().st_size)
-                self.assertLess(fetched, .9 * SMOLLM2.stat().st_size)
+                first = self.ranks(master)["w1"]
+                self.assertGreater(first["bytes_fetched"], .3 * SMOLLM2.stat().st_size)
+                self.assertLess(first["bytes_fetched"], .9 * SMOLLM2.stat().st_size)
             with self.cluster(worker_options=((), ("--cache-dir", cache)), hide_models_from=1) as (master, _):
                 self.check(master)
-                self.assertEqual(self.ranks(master)["w1"]["bytes_fetched"], 0)
+                again = self.ranks(master)["w1"]
+                # Its speed is measured anew at every start: another part may be worth a few bytes more.
+                same = all(first[part] == again[part] for part in ("layers", "q_heads", "ffn", "vocab"))
+                self.assertLessEqual(again["bytes_fetched"], 0 if same else .3 * first["bytes_fetched"])
 
 
 class Breaking(TwoHosts):
