@@ -71,7 +71,8 @@ class Master(Server):
 
 
 class Cluster:
-    """Use as a context manager. tp, pp, dp are the layout; threads each worker's; speeds those that workers say they have."""
+    """Use as a context manager. tp, pp, dp are the layout; threads each worker's; speeds those that workers say they have
+    (measured ones, of many that start at once on few cores, would cut the model in another way each time)."""
 
     def __init__(self, model, tp=0, pp=0, dp=1, workers=None, threads=1, options=(), worker_options=(), speeds=None, start=True, wait=True):
         self.cluster_port = free_port()
@@ -85,7 +86,7 @@ class Cluster:
         if start:
             try:
                 for i in range(self.count):
-                    self.add_worker(*(("--speed", speeds[i]) if speeds else ()))
+                    self.add_worker("--speed", speeds[i] if speeds else 1)
                 self.master.wait_ready() if wait else self.master.wait_live()
             except BaseException:
                 self.stop()
@@ -98,6 +99,8 @@ class Cluster:
         self.stop()
 
     def command(self, name, *options):
+        if "--speed" not in options:
+            options = ("--speed", 1, *options)
         return [BINARY, "worker", "--master", f"127.0.0.1:{self.cluster_port}", "--name", name, "--threads", self.threads,
                 *self.worker_options, *options]
 
