@@ -10,23 +10,13 @@
 #include "base/check.h"
 #include "grammar/grammar.h"
 #include "grammar/matcher.h"
+#include "tests/unit/grammar/support.h"
 
 namespace staffel::grammar {
 namespace {
 
-std::shared_ptr<const Vocabulary> Bytes() {
-  static const auto vocabulary = [] {
-    VocabularySpec spec;
-    for (int b = 0; b < 256; ++b) spec.token_bytes.emplace_back(1, static_cast<char>(b));
-    spec.token_bytes.emplace_back();
-    spec.end_tokens = {256};
-    return *Vocabulary::Make(std::move(spec));
-  }();
-  return vocabulary;
-}
-
 void Follow(const std::shared_ptr<const Grammar>& grammar) {
-  Matcher matcher(std::make_shared<Automaton>(grammar, Bytes()));
+  Matcher matcher(std::make_shared<Automaton>(grammar, ByteVocabulary()));
   for (int step = 0; step < 40 && !matcher.finished(); ++step) {
     const auto mask = matcher.Mask();
     if (mask->count == 0) return;  // too ambiguous to go on

@@ -21,15 +21,12 @@ struct Asked {
 };
 
 Checked<Asked> Read(const Call& call, bool max_tokens_required) {
-  Checked<Json> parsed = ParseBody(call.request.body);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-  const Json& body = std::get<Json>(parsed);
-  auto found = FindModel(call.models, body);
-  if (auto* error = std::get_if<ApiError>(&found)) return std::move(*error);
+  Checked<ModelRequest> request = ReadModelRequest(call.models, call.request.body);
+  if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
+  auto& [body, model] = std::get<ModelRequest>(request);
   Checked<Json> chat = ReadMessages(body, max_tokens_required);
   if (auto* error = std::get_if<ApiError>(&chat)) return std::move(*error);
-  return Asked{std::get<Json>(std::move(chat)),
-               std::get<std::shared_ptr<const ServedModel>>(std::move(found))};
+  return Asked{std::get<Json>(std::move(chat)), std::move(model)};
 }
 
 void Messages(Call call) {

@@ -2,7 +2,7 @@
 // format. Fronts implement it: SSE, lines of JSON, one JSON document, a gRPC stream.
 //
 // A front, in full:
-//  1. finds the model (FindModel in prompts.h);
+//  1. finds the model (ReadModelRequest in prompts.h);
 //  2. reads its request into a GenerationSpec. The internal form of a request is a JSON object of
 //     OpenAI's field names (generation_request.h): templates read messages and tools in just that
 //     shape, so a front with other names builds such an object in memory, no text is made of it;

@@ -104,6 +104,15 @@ Checked<std::shared_ptr<const ServedModel>> FindModel(const ModelSet& models, co
   return error;
 }
 
+Checked<ModelRequest> ReadModelRequest(const ModelSet& models, const std::string& body) {
+  Checked<Json> parsed = ParseBody(body);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
+  auto found = FindModel(models, std::get<Json>(parsed));
+  if (auto* error = std::get_if<ApiError>(&found)) return std::move(*error);
+  return ModelRequest{std::get<Json>(std::move(parsed)),
+                      std::get<std::shared_ptr<const ServedModel>>(std::move(found))};
+}
+
 Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) {
   if (model.chat_template == nullptr) return Invalid("messages", model.chat_template_problem);
   ChatInput input =

@@ -19,6 +19,14 @@ inline constexpr int kPromptsMax = 1024;  // of one text completion request
 // no string, or missing where there are several.
 Checked<std::shared_ptr<const ServedModel>> FindModel(const ModelSet& models, const Json& body);
 
+struct ModelRequest {
+  Json body;
+  std::shared_ptr<const ServedModel> model;
+};
+
+// A body as sent, and the model that it names. Errors of ParseBody and FindModel.
+Checked<ModelRequest> ReadModelRequest(const ModelSet& models, const std::string& body);
+
 struct RenderedChat {
   PromptText prompt;
   std::vector<TokenId> tokens;

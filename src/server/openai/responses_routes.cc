@@ -27,17 +27,14 @@ int64_t UnixSeconds() {
 }  // namespace
 
 void Responses(Call call) {
-  Checked<Json> parsed = ParseBody(call.request.body);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
-  const Json& body = std::get<Json>(parsed);
-  auto found = FindModel(call.models, body);
-  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
+  if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
+  auto& [body, model] = std::get<ModelRequest>(asked);
   Checked<ResponsesRequest> read = ReadResponses(body);
   if (auto* error = std::get_if<ApiError>(&read)) return SendError(*call.writer, *error);
   ResponsesRequest& request = std::get<ResponsesRequest>(read);
   FieldReader reader(request.chat);
-  Checked<GenerationSpec> made =
-      ReadChat(std::get<std::shared_ptr<const ServedModel>>(std::move(found)), reader);
+  Checked<GenerationSpec> made = ReadChat(std::move(model), reader);
   if (auto* error = std::get_if<ApiError>(&made))
     return SendError(*call.writer, WithClientNames(std::move(*error), kNames));
   GenerationSpec& spec = std::get<GenerationSpec>(made);

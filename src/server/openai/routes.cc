@@ -66,11 +66,9 @@ void Start(GenerationSpec spec, Call& call, std::unique_ptr<ResponseFormat> form
 }
 
 void Chat(Call call) {
-  Checked<Json> parsed = ParseBody(call.request.body);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
-  const Json& body = std::get<Json>(parsed);
-  auto found = FindModel(call.models, body);
-  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
+  if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
+  auto& [body, model] = std::get<ModelRequest>(asked);
   FieldReader reader(body);
   CheckFields(reader, SharedFields());
   CheckFields(reader, ChatFields());
@@ -79,8 +77,7 @@ void Chat(Call call) {
       modalities != nullptr && *modalities != Json::array({"text"})) {
     reader.Fail("modalities", "'modalities' must be [\"text\"]: this model answers with text");
   }
-  Checked<GenerationSpec> read =
-      ReadChat(std::get<std::shared_ptr<const ServedModel>>(std::move(found)), reader);
+  Checked<GenerationSpec> read = ReadChat(std::move(model), reader);
   if (auto* error = std::get_if<ApiError>(&read)) return SendError(*call.writer, *error);
   GenerationSpec& spec = std::get<GenerationSpec>(read);
   if (echo) spec.prompts[0].echo_text = LastContent(body["messages"]);
@@ -92,16 +89,13 @@ void Chat(Call call) {
 }
 
 void Completions(Call call) {
-  Checked<Json> parsed = ParseBody(call.request.body);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
-  const Json& body = std::get<Json>(parsed);
-  auto found = FindModel(call.models, body);
-  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
+  if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
+  auto& [body, model] = std::get<ModelRequest>(asked);
   FieldReader reader(body);
   CheckFields(reader, SharedFields());
   CheckFields(reader, CompletionFields());
-  Checked<GenerationSpec> read =
-      ReadCompletion(std::get<std::shared_ptr<const ServedModel>>(std::move(found)), reader);
+  Checked<GenerationSpec> read = ReadCompletion(std::move(model), reader);
   if (auto* error = std::get_if<ApiError>(&read)) return SendError(*call.writer, *error);
   GenerationSpec& spec = std::get<GenerationSpec>(read);
 
@@ -133,12 +127,9 @@ void Model(Call call) {
 }
 
 void Tokenize(Call call) {
-  Checked<Json> parsed = ParseBody(call.request.body);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
-  const Json& body = std::get<Json>(parsed);
-  auto found = FindModel(call.models, body);
-  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
-  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
+  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
+  if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
+  const auto& [body, model] = std::get<ModelRequest>(asked);
   FieldReader reader(body);
   bool add_special = reader.Bool("add_special_tokens").value_or(true);
   bool parse_special = reader.Bool("parse_special").value_or(false);
@@ -170,12 +161,9 @@ void Tokenize(Call call) {
 }
 
 void Detokenize(Call call) {
-  Checked<Json> parsed = ParseBody(call.request.body);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
-  const Json& body = std::get<Json>(parsed);
-  auto found = FindModel(call.models, body);
-  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
-  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
+  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
+  if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
+  const auto& [body, model] = std::get<ModelRequest>(asked);
   FieldReader reader(body);
   auto ids = reader.IntArray("tokens", 0, model->tokenizer->vocab_size() - 1);
   if (!ids && reader.ok()) reader.Fail("tokens", "'tokens' is missing; send an array of token ids");
@@ -187,12 +175,9 @@ void Detokenize(Call call) {
 }
 
 void Render(Call call) {
-  Checked<Json> parsed = ParseBody(call.request.body);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return SendError(*call.writer, *error);
-  const Json& body = std::get<Json>(parsed);
-  auto found = FindModel(call.models, body);
-  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
-  const auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
+  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
+  if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
+  const auto& [body, model] = std::get<ModelRequest>(asked);
   FieldReader reader(body);
   Checked<RenderedChat> rendered = RenderChat(*model, reader);
   if (auto* error = std::get_if<ApiError>(&rendered)) return SendError(*call.writer, *error);
