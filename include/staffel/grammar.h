@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "staffel/ids.h"
 #include "staffel/status.h"
 
@@ -67,6 +68,9 @@ class SequenceGrammar {
   virtual ~SequenceGrammar() = default;
   // The tokens that may come next; end tokens are among them exactly where the text is complete.
   virtual std::shared_ptr<const TokenMask> Mask() = 0;
+  // Tokens that must come next, whatever the model says, as the tokenizer spells them; empty where
+  // there is a choice, or may be one once more bytes are known. A function of the tokens appended.
+  virtual absl::Span<const TokenId> Forced() const = 0;
   // Moves on. InvalidArgument: the mask does not have the token.
   virtual Status Append(TokenId token) = 0;
 };

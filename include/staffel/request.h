@@ -119,6 +119,7 @@ struct EngineStats {
   uint64_t preemptions = 0;
   uint64_t prefix_queries_tokens = 0, prefix_hits_tokens = 0;
   uint64_t prompt_tokens = 0, generation_tokens = 0;
+  uint64_t forced_tokens = 0;  // of generation_tokens: a grammar left no choice, nothing was drawn
   uint64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   uint64_t steps = 0;
   double last_step_age_s = 0;  // since the last step ended while work is waiting; 0 when idle

@@ -21,6 +21,14 @@ struct KnownToken {
   TokenId token = 0;
 };
 
+// A token that nobody draws, because the sequence's grammar leaves no choice: all ranks append it
+// behind the last token they know. It is in the plan that computes it, or an earlier one.
+struct ForcedToken {
+  Slot slot;
+  int position = 0;  // in the sequence
+  TokenId token = 0;
+};
+
 // A sequence enters the mirror. Slots are reused only after a plan has released them.
 struct NewSequence {
   Slot slot;
@@ -58,12 +66,13 @@ struct Chunk {
   bool prompt_logprobs = false;
 };
 
-// Applied in this order: known_tokens, released, new_sequences, block_appends, block_copies,
-// chunks.
+// Applied in this order: known_tokens, forced_tokens, released, new_sequences, block_appends,
+// block_copies, chunks.
 struct StepPlan {
   int epoch = 0;      // placement this plan is for; workers drop others
   uint64_t step = 0;  // 1, 2, 3, ...
   std::vector<KnownToken> known_tokens;
+  std::vector<ForcedToken> forced_tokens;  // of a sequence none of whose draws is in flight
   std::vector<Slot> released;
   std::vector<NewSequence> new_sequences;
   std::vector<BlockAppend> block_appends;
@@ -78,6 +87,9 @@ struct SampledToken {
   // Not OK: nothing could be drawn (NaN logits); token is 0, on the worker's mirror too, and the
   // sequence ends with kError. The step itself and its other sequences are fine.
   Status error;
+  // What the sequence's grammar wants behind `token`, in this order. If the plans in flight draw
+  // on, they draw these; else the master may take them as known (ForcedToken).
+  std::vector<TokenId> forced;
 };
 
 struct PromptLogprobs {

@@ -10,7 +10,10 @@ Result<grammar::GrammarCache*> ModelGrammars::Cache() {
       STAFFEL_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, read_());
       STAFFEL_ASSIGN_OR_RETURN(std::shared_ptr<const grammar::Vocabulary> vocabulary,
                                grammar::VocabularyOf(*tokenizer));
-      cache_ = std::make_unique<grammar::GrammarCache>(std::move(vocabulary));
+      cache_ = std::make_unique<grammar::GrammarCache>(
+          std::move(vocabulary), [tokenizer](std::string_view text) {
+            return tokenizer->Encode(text, /*parse_special=*/false, /*add_bos=*/false);
+          });
       return absl::OkStatus();
     };
     status_ = make();

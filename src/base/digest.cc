@@ -35,6 +35,13 @@ uint64_t MirrorDigest::Apply(const StepPlan& plan) {
     state->tokens = MixDigest(state->tokens, Word(known.position, known.token));
     Update(known.slot, *state);
   }
+  for (const ForcedToken& forced : plan.forced_tokens) {
+    SlotState* state = Find(forced.slot);
+    if (state == nullptr) continue;
+    state->tokens = MixDigest(state->tokens, Word(forced.position, forced.token));
+    ++state->token_count;
+    Update(forced.slot, *state);
+  }
   for (Slot slot : plan.released) {
     if (SlotState* state = Find(slot)) {
       state->live = false;

@@ -34,10 +34,11 @@ class MirrorDigest {
  private:
   struct SlotState {
     bool live = false;
-    int32_t token_count = 0;  // known: given with NewSequence, plus one for each chunk that samples
-    int32_t planned_end = 0;  // start + count of the last chunk
-    uint64_t tokens = 0;      // hash of what NewSequence and known_tokens gave
-    uint64_t blocks = 0;      // hash of the block table
+    // Known: given with NewSequence or forced, plus one for each chunk that samples.
+    int32_t token_count = 0;
+    int32_t planned_end = 0;    // start + count of the last chunk
+    uint64_t tokens = 0;        // hash of what NewSequence, known_tokens and forced_tokens gave
+    uint64_t blocks = 0;        // hash of the block table
     uint64_t contribution = 0;  // to sum_
   };
   SlotState* Find(Slot slot);

@@ -204,10 +204,10 @@ EngineStats ReplicaRouter::stats() const {
     }
     for (auto field : {&EngineStats::preemptions, &EngineStats::prefix_queries_tokens,
                        &EngineStats::prefix_hits_tokens, &EngineStats::prompt_tokens,
-                       &EngineStats::generation_tokens, &EngineStats::finished_stop,
-                       &EngineStats::finished_length, &EngineStats::finished_cancelled,
-                       &EngineStats::finished_error, &EngineStats::steps, &EngineStats::losses,
-                       &EngineStats::resumes}) {
+                       &EngineStats::generation_tokens, &EngineStats::forced_tokens,
+                       &EngineStats::finished_stop, &EngineStats::finished_length,
+                       &EngineStats::finished_cancelled, &EngineStats::finished_error,
+                       &EngineStats::steps, &EngineStats::losses, &EngineStats::resumes}) {
       sum.*field += stats.*field;
     }
     for (auto field : {&EngineStats::compute_s, &EngineStats::wait_s, &EngineStats::plan_s,

@@ -1,5 +1,6 @@
 #include "grammar/grammar_cache.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/strings.h"
@@ -7,6 +8,9 @@
 
 namespace staffel::grammar {
 namespace {
+
+// A forced run is told in pieces of that many bytes: a const of a schema may be long.
+constexpr size_t kForcedBytesMax = 512;
 
 // Equal for equal specifications only: every text stands behind its length.
 std::string KeyOf(const GrammarSpec& spec) {
@@ -28,23 +32,68 @@ std::string KeyOf(const GrammarSpec& spec) {
 
 class MatchedSequence : public SequenceGrammar {
  public:
-  explicit MatchedSequence(std::shared_ptr<Automaton> automaton)
-      : ends_(std::make_shared<TokenMask>()), matcher_(automaton) {
+  MatchedSequence(std::shared_ptr<Automaton> automaton, GrammarCache::Spell spell)
+      : vocabulary_(automaton->vocabulary()),
+        spell_(std::move(spell)),
+        ends_(std::make_shared<TokenMask>()),
+        matcher_(automaton) {
     const Vocabulary& vocabulary = automaton->vocabulary();
     ends_->words.resize(vocabulary.mask_words());
     for (TokenId token : vocabulary.end_tokens()) {
       ends_->words[token / 32] |= MaskWord{1} << (token % 32);
     }
     ends_->count = static_cast<int>(vocabulary.end_tokens().size());
+    SpellForced();
   }
 
   std::shared_ptr<const TokenMask> Mask() override {
     std::shared_ptr<const TokenMask> mask = matcher_.Mask();
     return mask != nullptr ? mask : ends_;
   }
-  Status Append(TokenId token) override { return matcher_.Accept(token); }
+  absl::Span<const TokenId> Forced() const override {
+    return absl::MakeConstSpan(forced_).subspan(forced_begin_);
+  }
+  Status Append(TokenId token) override {
+    STAFFEL_RETURN_IF_ERROR(matcher_.Accept(token));
+    if (forced_begin_ < forced_.size() && forced_[forced_begin_] == token) {
+      ++forced_begin_;  // the rest stays as it was spelt: text cut here may be spelt differently
+    } else {
+      forced_begin_ = forced_.size();
+    }
+    if (forced_begin_ == forced_.size()) SpellForced();
+    return absl::OkStatus();
+  }
 
  private:
+  // What a model reads is split further on, where it would expect it: the last token of what is
+  // forced may take in bytes that follow, unless a control token ends it.
+  void SpellForced() {
+    forced_.clear();
+    forced_begin_ = 0;
+    if (spell_ == nullptr) return;
+    std::string bytes = matcher_.ForcedBytes(kForcedBytesMax);
+    const size_t control = std::min(bytes.find(NamedTokenBytes("").front()), bytes.size());
+    const bool closed = control < bytes.size();
+    bytes.resize(control);
+    if (bytes.empty()) return;
+    forced_ = spell_(bytes);
+    std::string_view rest = bytes;
+    for (TokenId token : forced_) {
+      const std::string_view spelt = vocabulary_.bytes(token);
+      if (spelt.empty() || !rest.starts_with(spelt)) {
+        forced_.clear();
+        return;
+      }
+      rest.remove_prefix(spelt.size());
+    }
+    if (!rest.empty()) forced_.clear();
+    if (!closed && !forced_.empty()) forced_.pop_back();
+  }
+
+  const Vocabulary& vocabulary_;
+  const GrammarCache::Spell spell_;
+  std::vector<TokenId> forced_;
+  size_t forced_begin_ = 0;
   std::shared_ptr<TokenMask> ends_;  // behind an end token
   Matcher matcher_;
 };
@@ -87,7 +136,7 @@ Result<std::shared_ptr<Automaton>> GrammarCache::Find(const GrammarSpec& spec) {
 
 Result<std::unique_ptr<SequenceGrammar>> GrammarCache::Begin(const GrammarSpec& spec) {
   STAFFEL_ASSIGN_OR_RETURN(std::shared_ptr<Automaton> automaton, Find(spec));
-  return std::make_unique<MatchedSequence>(std::move(automaton));
+  return std::make_unique<MatchedSequence>(std::move(automaton), spell_);
 }
 
 }  // namespace staffel::grammar

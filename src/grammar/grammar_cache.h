@@ -2,9 +2,13 @@
 // learnt of the vocabulary. Thread-safe; compiling holds up nobody but who asks for it.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -23,9 +27,13 @@ Result<std::shared_ptr<const Vocabulary>> VocabularyOf(const Tokenizer& tokenize
 class GrammarCache : public Grammars {
  public:
   static constexpr size_t kGrammarsMax = 32;
+  // Tokens of plain text, as the model has learnt to spell it. Called from any thread.
+  using Spell = std::function<std::vector<TokenId>(std::string_view)>;
 
-  explicit GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, const Limits& limits = {})
-      : vocabulary_(std::move(vocabulary)), limits_(limits) {}
+  // Without `spell` no token is known to be forced.
+  explicit GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, Spell spell = nullptr,
+                        const Limits& limits = {})
+      : vocabulary_(std::move(vocabulary)), spell_(std::move(spell)), limits_(limits) {}
 
   Status Check(const GrammarSpec& spec) override { return Find(spec).status(); }
   Result<std::unique_ptr<SequenceGrammar>> Begin(const GrammarSpec& spec) override;
@@ -38,6 +46,7 @@ class GrammarCache : public Grammars {
   Result<std::shared_ptr<Automaton>> Find(const GrammarSpec& spec);
 
   const std::shared_ptr<const Vocabulary> vocabulary_;
+  const Spell spell_;
   const Limits limits_;
   absl::Mutex mutex_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // the last used first

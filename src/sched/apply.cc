@@ -162,23 +162,40 @@ void Scheduler::TakeToken(Sequence* sequence, SampledToken& sampled,
     End(sequence, FinishReason::kError, sampled.error, {}, events);
     return;
   }
-  ++stats_.generation_tokens;
-  const GenerateRequest& spec = sequence->request->spec;
-  const TokenId token = sampled.token.token;
-  const bool stops =
-      sequence->generated() >= spec.min_tokens && !IsMutant(Mutant::kIgnoreStopToken) &&
-      std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end();
-  sequence->tokens.push_back(token);
   std::vector<GeneratedToken> tokens;
+  std::optional<FinishReason> finish = AppendToken(sequence, sampled.token.token);
   tokens.push_back(std::move(sampled.token));
-  if (stops || sequence->generated() >= sequence->generated_max) {
-    End(sequence, stops ? FinishReason::kStop : FinishReason::kLength, absl::OkStatus(),
-        std::move(tokens), events);
+  sequence->awaits_forced = !finish && sequence->promised > 0 &&
+                            static_cast<int>(sampled.forced.size()) > sequence->promised;
+  // Draws in flight bring the first of what is forced themselves.
+  if (sequence->promised > 0 && !IsMutant(Mutant::kForceInFlight)) sampled.forced.clear();
+  for (TokenId token : sampled.forced) {
+    if (finish && !IsMutant(Mutant::kForceBeyondMaxTokens)) break;
+    finish = AppendToken(sequence, token);
+    tokens.push_back({token});
+    ++sequence->forced_untold;
+    sequence->follows_forced = true;
+    ++stats_.forced_tokens;
+  }
+  if (finish) {
+    End(sequence, *finish, absl::OkStatus(), std::move(tokens), events);
     return;
   }
   SeqEvent event = MakeEvent(sequence);
   event.tokens = std::move(tokens);
   events.push_back(std::move(event));
+}
+
+std::optional<FinishReason> Scheduler::AppendToken(Sequence* sequence, TokenId token) {
+  const GenerateRequest& spec = sequence->request->spec;
+  const bool stops =
+      sequence->generated() >= spec.min_tokens && !IsMutant(Mutant::kIgnoreStopToken) &&
+      std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end();
+  sequence->tokens.push_back(token);
+  ++stats_.generation_tokens;
+  if (stops) return FinishReason::kStop;
+  if (sequence->generated() >= sequence->generated_max) return FinishReason::kLength;
+  return std::nullopt;
 }
 
 void Scheduler::LeaveStep(Sequence* sequence, std::vector<SeqEvent>& events) {

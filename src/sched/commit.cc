@@ -24,10 +24,13 @@ StepPlan Scheduler::Commit() {
   for (const Draft& draft : draft_) {
     if (draft.admits) Admit(draft, plan, entry);
     RelayTokens(draft.sequence, plan);
+    TellForced(draft.sequence, plan);
     AppendBlocks(draft, plan);
     AddChunk(draft, plan, entry);
   }
-  for (size_t i = decode_count_; i < draft_.size(); ++i) entry.prefill_tokens += draft_[i].count;
+  for (size_t i = 0; i < draft_.size(); ++i) {
+    entry.prefill_tokens += draft_[i].count - (i < static_cast<size_t>(decode_count_));
+  }
   plan.digest = digest_.Apply(plan);
   ledger_.push_back(std::move(entry));
   ++stats_.steps;
@@ -55,6 +58,7 @@ void Scheduler::Admit(const Draft& draft, StepPlan& plan, LedgerEntry& entry) {
   sequence->relayed = IsMutant(Mutant::kRelayAfterReturn)
                           ? sequence->prompt_count
                           : static_cast<int>(sequence->tokens.size());
+  if (!IsMutant(Mutant::kForceAfterReturn)) sequence->forced_untold = 0;
   if (!sequence->forked) return;
   sequence->forked = false;
   BlockAppend append{.slot = sequence->slot, .blocks = sequence->blocks};
@@ -92,13 +96,23 @@ void Scheduler::AppendBlocks(const Draft& draft, StepPlan& plan) {
 
 void Scheduler::RelayTokens(Sequence* sequence, StepPlan& plan) {
   if (!config_.relay_tokens) return;
-  const int known = static_cast<int>(sequence->tokens.size());
+  const int known = static_cast<int>(sequence->tokens.size()) - sequence->forced_untold;
   for (; sequence->relayed < known; ++sequence->relayed) {
     if (IsMutant(Mutant::kForgetRelay)) continue;
     const int position =
         IsMutant(Mutant::kRelayFirstAgain) ? sequence->prompt_count : sequence->relayed;
     plan.known_tokens.push_back({sequence->slot, sequence->relayed, sequence->tokens[position]});
     if (IsMutant(Mutant::kRelayTwice)) plan.known_tokens.push_back(plan.known_tokens.back());
+  }
+}
+
+void Scheduler::TellForced(Sequence* sequence, StepPlan& plan) {
+  const int known = static_cast<int>(sequence->tokens.size());
+  for (; sequence->forced_untold > 0; --sequence->forced_untold) {
+    const int position = known - sequence->forced_untold;
+    if (IsMutant(Mutant::kForgetForced)) continue;
+    plan.forced_tokens.push_back({sequence->slot, position, sequence->tokens[position]});
+    sequence->relayed = position + 1;
   }
 }
 
@@ -116,6 +130,7 @@ void Scheduler::AddChunk(const Draft& draft, StepPlan& plan, LedgerEntry& entry)
   entry.chunks.push_back({sequence, draft.start, draft.count, samples, logprobs});
   sequence->planned = end;
   sequence->promised += samples;
+  if (samples) sequence->follows_forced = false;
   ++sequence->steps_in_flight;
   sequence->last_step = entry.step;
   if (IsMutant(Mutant::kPublishEarly)) {

@@ -48,6 +48,9 @@ void Scheduler::CheckSequence(const Sequence& sequence, std::vector<int>& refere
   STAFFEL_CHECK_LE(sequence.computed, sequence.planned);
   STAFFEL_CHECK_GE(sequence.promised, 0);
   STAFFEL_CHECK_LE(sequence.promised, config_.promised_tokens_max);
+  STAFFEL_CHECK(sequence.forced_untold == 0 || sequence.promised == 0)
+      << "a draw ahead of forced tokens";
+  STAFFEL_CHECK(!sequence.awaits_forced || sequence.promised > 0 || state == kEnded);
   if (state == kAwaitingPrompt) {
     STAFFEL_CHECK(sequence.request->leader != nullptr) << "nobody computes the prompt";
     return;

@@ -35,6 +35,10 @@ enum class Mutant {
   kMicroBatchTakesAll,     // a step takes all decodes that are ready: other stages have nothing
   kKeepLayoutOverEpochs,   // plans are made for the stages of the epoch before
   kKeepDepthOverEpochs,    // as many steps are in flight as in the epoch before
+  kForgetForced,           // a forced token is not told
+  kForceInFlight,          // forced tokens are taken as known though draws in flight bring them
+  kForceAfterReturn,       // a sequence that comes back has forced tokens told again
+  kForceBeyondMaxTokens,   // forced tokens go past max_tokens
   kEnd
 };
 

@@ -35,6 +35,7 @@ bool Scheduler::Ready(const Sequence& sequence) const {
   if (IsMutant(Mutant::kPlanBeyondMaxTokens) && sequence.promised > 0) {
     return sequence.promised < config_.promised_tokens_max;
   }
+  if (sequence.awaits_forced) return false;
   return sequence.Pending() > 0 && sequence.promised < config_.promised_tokens_max;
 }
 
@@ -85,10 +86,13 @@ void Scheduler::DraftDecodes() {
   for (Sequence* sequence : running_) {
     const int known = sequence->known();
     admission_room_ -= BlocksMissing(*sequence);
-    streams_ += known > sequence->prompt_count && known - sequence->planned <= 1;
-    decoding += sequence->promised > 0 || sequence->Pending() == 1;
+    const int pending = sequence->Pending();
+    const bool prefills = pending > 1 && !sequence->follows_forced;
+    streams_ += known > sequence->prompt_count &&
+                (known - sequence->planned <= 1 || sequence->follows_forced);
+    decoding += sequence->promised > 0 || (pending > 0 && !prefills);
     if (!Ready(*sequence)) continue;
-    (sequence->Pending() > 1 ? prefills_ : decodes_).push_back(sequence);
+    (prefills ? prefills_ : decodes_).push_back(sequence);
   }
   const int micro_batches = IsMutant(Mutant::kMicroBatchTakesAll) ? 1 : config_.micro_batches;
   const auto share = static_cast<size_t>(CeilDiv(decoding, micro_batches));
@@ -100,13 +104,24 @@ void Scheduler::DraftDecodes() {
   }
   for (Sequence* sequence : decodes_) {
     if (draft_.size() == share) break;
-    const int missing = BlocksMissing(*sequence);
+    const int missing =
+        BlocksFor(sequence->planned + 1) - static_cast<int>(sequence->blocks.size());
     if (missing > room_) continue;
-    room_ -= missing;
+    room_ -= std::max(missing, 0);
     --tokens_left_;
     draft_.push_back({.sequence = sequence, .start = sequence->planned, .count = 1});
   }
   decode_count_ = static_cast<int>(draft_.size());
+}
+
+// Forced tokens cost no step of their own as far as the step has room beside the oldest prompt's
+// share; a token of each sequence is computed in any case.
+void Scheduler::GrowForced() {
+  for (int i = 0; i < decode_count_; ++i) {
+    if (draft_[i].sequence->follows_forced) Grow(draft_[i]);
+  }
+  std::stable_partition(draft_.begin(), draft_.begin() + decode_count_,
+                        [](const Draft& draft) { return draft.count == 1; });
 }
 
 int Scheduler::BlocksMissing(const Sequence& sequence) const {
@@ -133,14 +148,18 @@ int Scheduler::MicroBatchTokens() const {
 
 void Scheduler::DraftPrefills() {
   const int candidates = static_cast<int>(prefills_.size()) + queue_.size();
-  if (candidates == 0) return;
   if (streams_ > 0 && !IsMutant(Mutant::kPrefillUnbounded)) {
     tokens_left_ = std::min(tokens_left_, costs_.PrefillBesideDecodes());
   }
   if (config_.micro_batches > 1) tokens_left_ = std::min(tokens_left_, MicroBatchTokens());
+  if (candidates == 0) {
+    GrowForced();
+    return;
+  }
   CheckBlockedHead();
   const int share = std::max(1, tokens_left_ * config_.oldest_share_percent / 100);
   if (!IsMutant(Mutant::kStarveOldest)) DraftOldest(candidates == 1 ? tokens_left_ : share);
+  GrowForced();
   DraftByWork();
   GrowDrafts();
 }
@@ -277,16 +296,22 @@ void Scheduler::GrowDrafts() {
     Draft& draft = draft_[i];
     if (OwesLogprobs(*draft.sequence)) continue;
     const int end = draft.start + draft.count;
-    const int blocks = BlocksFor(end);
-    const int more =
-        std::min({tokens_left_, config_.chunk_tokens_max - draft.count,
-                  draft.sequence->known() - end, (blocks + room_) * config_.block_size - end});
-    if (more <= 0) continue;
-    draft.count += more;
-    tokens_left_ -= more;
-    room_ -= BlocksFor(end + more) - blocks;
-    Claim(draft.sequence, end, end + more);
+    if (const int more = Grow(draft); more > 0) Claim(draft.sequence, end, end + more);
   }
+}
+
+// By as many tokens as are known and find room. Returns how many.
+int Scheduler::Grow(Draft& draft) {
+  const int end = draft.start + draft.count;
+  const int blocks = BlocksFor(end);
+  const int more =
+      std::min({tokens_left_, config_.chunk_tokens_max - draft.count, draft.sequence->known() - end,
+                (blocks + room_) * config_.block_size - end});
+  if (more <= 0) return 0;
+  draft.count += more;
+  tokens_left_ -= more;
+  room_ -= BlocksFor(end + more) - blocks;
+  return more;
 }
 
 // Prefix index: appends to found_ what is computed of the sequence's blocks from `begin_block`.

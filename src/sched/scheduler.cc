@@ -228,6 +228,8 @@ void Scheduler::Requeue(Sequence* sequence, std::vector<SeqEvent>& events) {
 void Scheduler::ResetProgress(Sequence* sequence) {
   sequence->promised = sequence->planned = sequence->computed = 0;
   sequence->relayed = 0;
+  if (!IsMutant(Mutant::kForceAfterReturn)) sequence->forced_untold = 0;
+  sequence->awaits_forced = sequence->follows_forced = false;
   if (!sequence->spoke) sequence->cached_tokens = 0;
 }
 

@@ -119,7 +119,9 @@ class Scheduler {
   Try Examine(Sequence* sequence, Admission& admission);
   Try DraftAdmission(Sequence* sequence, int tokens_max);
   void AddDraft(Sequence* sequence, int start, int count, int found_begin, bool admits);
+  void GrowForced();
   void GrowDrafts();
+  int Grow(Draft& draft);
   bool Drafted(const Sequence* sequence) const;
   int Lookup(Sequence* sequence, int begin_block);
   int UnusedAmongFound(int found_begin) const;
@@ -135,6 +137,7 @@ class Scheduler {
   StepPlan Commit();
   void Admit(const Draft& draft, StepPlan& plan, LedgerEntry& entry);
   void RelayTokens(Sequence* sequence, StepPlan& plan);
+  void TellForced(Sequence* sequence, StepPlan& plan);
   void AppendBlocks(const Draft& draft, StepPlan& plan);
   void AddChunk(const Draft& draft, StepPlan& plan, LedgerEntry& entry);
 
@@ -146,6 +149,8 @@ class Scheduler {
   void PromptComputed(Sequence* sequence, std::vector<SeqEvent>& events);
   void Fork(const Sequence& leader, Sequence* sibling, std::vector<SeqEvent>& events);
   void TakeToken(Sequence* sequence, SampledToken& sampled, std::vector<SeqEvent>& events);
+  // The reason if the sequence ends with it.
+  std::optional<FinishReason> AppendToken(Sequence* sequence, TokenId token);
   void LeaveStep(Sequence* sequence, std::vector<SeqEvent>& events);
 
   // scheduler.cc: life of a sequence

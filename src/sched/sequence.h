@@ -40,6 +40,12 @@ struct Sequence {
   int steps_in_flight = 0;  // that have a chunk of it
   uint64_t last_step = 0;   // the last that has a chunk of it
   int relayed = 0;          // leading tokens that plans have told the workers
+  // Trailing tokens that the grammar forced and that plans have not told yet.
+  int forced_untold = 0;
+  bool follows_forced = false;  // what it has to compute are forced tokens; no draw since
+  // Its grammar forces more tokens than its draws in flight bring: nothing is planned upon those,
+  // so that the rest is known with the last of them and computed in one chunk.
+  bool awaits_forced = false;
 
   std::vector<BlockId> blocks;      // table
   std::vector<Hash128> keys;        // of the full blocks of `tokens`, as far as they were needed

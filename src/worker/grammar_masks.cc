@@ -21,10 +21,11 @@ void GrammarMasks::Reset(std::shared_ptr<grammar::Grammars> grammars) {
 }
 
 void GrammarMasks::Enter(Slot slot, std::shared_ptr<const grammar::GrammarSpec> spec,
-                         std::vector<TokenId> generated) {
+                         std::vector<TokenId> generated, bool may_force) {
   Sequence& sequence = sequences_[slot];
   sequence.spec = std::move(spec);
   sequence.pending = std::move(generated);
+  sequence.may_force = may_force;
   if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
 }
 
@@ -48,6 +49,13 @@ void GrammarMasks::Wait() {
   if (sequences_.empty()) return;
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return work_.empty(); });
+}
+
+absl::Span<const TokenId> GrammarMasks::Forced(Slot slot) const {
+  const auto found = sequences_.find(slot);
+  if (found == sequences_.end() || !found->second.status.ok() || !found->second.may_force)
+    return {};
+  return found->second.grammar->Forced();
 }
 
 Result<std::shared_ptr<const grammar::TokenMask>> GrammarMasks::Mask(Slot slot) const {
@@ -79,6 +87,8 @@ void GrammarMasks::Advance(Sequence& sequence) {
     if (!sequence.status.ok()) return;
   }
   sequence.pending.clear();
+  sequence.mask = nullptr;
+  if (sequence.may_force && !sequence.grammar->Forced().empty()) return;
   sequence.mask = sequence.grammar->Mask();
   if (sequence.mask->count == 0) {
     sequence.status = absl::InternalError(

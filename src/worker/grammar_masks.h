@@ -26,9 +26,10 @@ class GrammarMasks {
 
   // Forgets all sequences. `grammars` may be null: then every grammar is an error of its sequence.
   void Reset(std::shared_ptr<grammar::Grammars> grammars);
-  // The sequence in a slot has a grammar, and these tokens of its answer are known.
+  // The sequence in a slot has a grammar, and these tokens of its answer are known. may_force:
+  // where the grammar leaves no choice, nothing need be drawn.
   void Enter(Slot slot, std::shared_ptr<const grammar::GrammarSpec> spec,
-             std::vector<TokenId> generated);
+             std::vector<TokenId> generated, bool may_force);
   void Leave(Slot slot) { sequences_.erase(slot); }
   bool empty() const { return sequences_.empty(); }
 
@@ -36,10 +37,13 @@ class GrammarMasks {
   void Prepare(absl::Span<const Slot> slots);
   void Wait();
 
-  // Behind Wait, of a slot that was prepared: the tokens that may be drawn; null: the sequence has
-  // no grammar. Errors: the grammar cannot be used here, or no token of the vocabulary may follow.
+  // Behind Wait, of a slot that was prepared: the tokens that must come next, if there is no
+  // choice; then there is no mask. Empty too where the sequence has no grammar.
+  absl::Span<const TokenId> Forced(Slot slot) const;
+  // Likewise: the tokens that may be drawn; null: the sequence has no grammar. Errors: the grammar
+  // cannot be used here, or no token of the vocabulary may follow.
   Result<std::shared_ptr<const grammar::TokenMask>> Mask(Slot slot) const;
-  // A token was drawn for the slot.
+  // A token was drawn for the slot, or forced.
   void Append(Slot slot, TokenId token);
 
  private:
@@ -47,7 +51,8 @@ class GrammarMasks {
     std::shared_ptr<const grammar::GrammarSpec> spec;
     std::vector<TokenId> pending;  // of the answer, not yet told to the grammar
     std::unique_ptr<grammar::SequenceGrammar> grammar;
-    std::shared_ptr<const grammar::TokenMask> mask;
+    bool may_force = false;
+    std::shared_ptr<const grammar::TokenMask> mask;  // null where a token is forced
     Status status;
   };
   void Advance(Sequence& sequence);

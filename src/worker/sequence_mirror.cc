@@ -33,6 +33,9 @@ Status SequenceMirror::Apply(const StepPlan& plan) {
   }
   last_step_ = plan.step;
   for (const KnownToken& known : plan.known_tokens) STAFFEL_RETURN_IF_ERROR(TakeKnown(known));
+  for (const ForcedToken& forced : plan.forced_tokens) {
+    STAFFEL_RETURN_IF_ERROR(TakeForced(forced));
+  }
   for (Slot slot : plan.released) {
     STAFFEL_RETURN_IF_ERROR(CheckSlot(slot, "released"));
     slots_[slot.value] = MirroredSequence();
@@ -97,6 +100,22 @@ Status SequenceMirror::TakeKnown(const KnownToken& known) {
   return absl::DataLossError(StrCat("this rank has diverged: at position ", known.position,
                                     " of slot ", known.slot.value, " it knows token ",
                                     sequence.tokens[known.position], ", the others ", known.token));
+}
+
+Status SequenceMirror::TakeForced(const ForcedToken& forced) {
+  STAFFEL_RETURN_IF_ERROR(CheckSlot(forced.slot, "forced to a token"));
+  STAFFEL_RETURN_IF_ERROR(CheckTokens({forced.token}, forced.slot, "what is forced"));
+  MirroredSequence& sequence = slots_[forced.slot.value];
+  const int count = static_cast<int>(sequence.tokens.size());
+  if (forced.position != count || sequence.awaits_draw) {
+    return absl::InvalidArgumentError(StrCat(
+        "slot ", forced.slot.value, " is forced to a token at position ", forced.position, ", but ",
+        sequence.awaits_draw ? "the one before it is being drawn, behind " : "knows ", count,
+        " tokens"));
+  }
+  sequence.tokens.push_back(forced.token);
+  if (UsesPenalties(sequence.sampling)) sequence.counts.AddGenerated(forced.token);
+  return absl::OkStatus();
 }
 
 Status SequenceMirror::CheckSlot(Slot slot, const char* what) const {

@@ -31,7 +31,7 @@ struct MirrorLimits {
 
 struct MirroredSequence {
   bool live = false;
-  std::vector<TokenId> tokens;  // known: given, and drawn or told since
+  std::vector<TokenId> tokens;  // known: given, and drawn, told or forced since
   std::vector<BlockId> blocks;  // its table
   int prompt_count = 0;
   int sequence_index = 0;
@@ -68,6 +68,7 @@ class SequenceMirror {
   Status CheckBans(const NewSequence& added) const;
   Status CheckBlock(BlockId block, const char* what) const;
   Status TakeKnown(const KnownToken& known);
+  Status TakeForced(const ForcedToken& forced);
   Status Add(const NewSequence& added);
   Status AppendBlocks(const BlockAppend& append);
   Status AddChunk(const Chunk& chunk);

@@ -21,6 +21,13 @@ bool AllowsOnly(const grammar::TokenMask& mask, absl::Span<const TokenId> tokens
   return allowed >= mask.count;
 }
 
+// Whether what a grammar forces can stand without a draw: nobody asks for its probability, and no
+// other wish forbids it.
+bool MayForce(const SamplingParams& params) {
+  return params.top_logprobs < 0 && params.logit_bias.empty() && params.allowed_tokens.empty() &&
+         params.banned_sequences.empty();
+}
+
 }  // namespace
 
 Status Worker::Configure(WorkerSetup setup) {
@@ -109,11 +116,13 @@ Status Worker::Compute(const StepPlan& plan, StepOutcome& outcome) {
 // Takes over what the plan says of sequences with a grammar, and has their masks worked out while
 // the step computes.
 void Worker::FollowGrammars(const StepPlan& plan) {
+  for (const ForcedToken& forced : plan.forced_tokens) masks_.Append(forced.slot, forced.token);
   for (Slot slot : plan.released) masks_.Leave(slot);
   for (const NewSequence& added : plan.new_sequences) {
     if (added.sampling.grammar == nullptr) continue;
     masks_.Enter(added.slot, added.sampling.grammar,
-                 {added.tokens.begin() + added.prompt_count, added.tokens.end()});
+                 {added.tokens.begin() + added.prompt_count, added.tokens.end()},
+                 MayForce(added.sampling));
   }
   if (masks_.empty()) return;
   draw_slots_.clear();
@@ -206,6 +215,9 @@ void Worker::ReadLogits(const StepPlan& plan, StepOutcome& outcome) {
 }
 
 SampledToken Worker::DrawToken(Slot slot, absl::Span<float> logits) {
+  if (const absl::Span<const TokenId> forced = masks_.Forced(slot); !forced.empty()) {
+    return {slot, GeneratedToken{forced[0]}, absl::OkStatus(), {forced.begin() + 1, forced.end()}};
+  }
   const MirroredSequence& sequence = mirror_.sequence(slot);
   DrawContext context;
   context.params = &sequence.sampling;
@@ -215,15 +227,15 @@ SampledToken Worker::DrawToken(Slot slot, absl::Span<float> logits) {
   context.generated = absl::MakeConstSpan(sequence.tokens).subspan(sequence.prompt_count);
   if (sequence.generated_count() < sequence.min_tokens) context.banned = sequence.stop_tokens;
   const Result<std::shared_ptr<const grammar::TokenMask>> mask = masks_.Mask(slot);
-  if (!mask.ok()) return {slot, GeneratedToken{0}, mask.status()};
+  if (!mask.ok()) return {slot, GeneratedToken{0}, mask.status(), {}};
   context.allowed = mask->get();
   // Where a grammar allows nothing but the end, it goes before min_tokens.
   if (context.allowed != nullptr && AllowsOnly(*context.allowed, context.banned)) {
     context.banned = {};
   }
   Result<GeneratedToken> drawn = sampler_.Draw(logits, context);
-  if (!drawn.ok()) return {slot, GeneratedToken{0}, drawn.status()};
-  return {slot, *std::move(drawn), absl::OkStatus()};
+  if (!drawn.ok()) return {slot, GeneratedToken{0}, drawn.status(), {}};
+  return {slot, *std::move(drawn), absl::OkStatus(), {}};
 }
 
 }  // namespace staffel

@@ -2,6 +2,7 @@
 
 A part of the table by default, all 24 cells with EXACTNESS=all.
 """
+import json
 import os
 import unittest
 
@@ -25,6 +26,11 @@ PROMPTS = [STORY + "On the morning of the race", STORY + "Nobody had expected", 
            "The capital of France is", "Water boils at", "1, 2, 3, 4,", "Dear diary, today"]
 DRAWN = [STORY + "Nobody had expected", "Once upon a time", "Dear diary, today"]
 TOKENS = 36
+# Most of such an answer is forced: nothing is drawn, and several tokens are computed at once, in each layout alike.
+HELD = [STORY + "The prize was", "Once upon a time there was", "Water boils at"]
+KEYS = {"subject_of_sentence": ["relay", "water", "princess"], "expected_temperature": ["boiling", "freezing"], "is_it_a_story": [True, False]}
+HELD_SCHEMA = {"type": "object", "properties": {key: {"enum": values} for key, values in KEYS.items()}, "required": list(KEYS),
+               "additionalProperties": False}
 BLOCKS = 24   # of 16 tokens: what two of the stories need; the short ones grow from one to three
 # A chunk is shorter than a story's prompt. Slow machines are no loss here.
 OPTIONS = ("--max-num-batched-tokens", 64, "--max-num-seqs", 32, "--max-model-len", 256, "--worker-dead-after", "10s")
@@ -44,12 +50,20 @@ class Exactness(unittest.TestCase):
         jobs += [lambda p=p: server.complete(p, n=3, seed=draws.seed, temperature=draws.temperature, top_k=draws.top_k,
                                              logprobs=draws.top_k + len(bias) + 5, **common) for p in DRAWN]
         jobs += [lambda: server.complete("Once upon a time", n=3, seed=7, temperature=.5, logprobs=1, **common)]
+        jobs += [lambda p=p: server.complete(p, max_tokens=90, return_token_ids=True, structured_outputs={"json": HELD_SCHEMA}, timeout_s=200)
+                 for p in HELD]
         replies = at_once(jobs)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
             self.assertEqual(reply.status, 200, reply.body[:300])
-        return replies[:len(PROMPTS)], replies[len(PROMPTS):-1], replies[-1]
+        replies, held = replies[:-len(HELD)], replies[-len(HELD):]
+        for reply in held:
+            answer = json.loads(reply.json["choices"][0]["text"])
+            self.assertEqual(list(answer), list(KEYS))
+            for key, values in KEYS.items():
+                self.assertIn(answer[key], values)
+        return replies[:len(PROMPTS)], replies[len(PROMPTS):-1], replies[-1], held
 
     def compare(self, expected, got, draws, what):
         """(equal answers, answers). One that is not equal parts from the other where rounding explains it."""
@@ -65,6 +79,9 @@ class Exactness(unittest.TestCase):
         lengths = [leading(a["token_ids"], b["token_ids"]) for a, b in zip(expected[2].json["choices"], got[2].json["choices"])]
         self.assertGreater(sum(lengths), len(lengths) * TOKENS / 4, f"{what}: tokens until the first difference: {lengths}")
         equal += [length == TOKENS for length in lengths]
+        same = [a.json["choices"] == b.json["choices"] for a, b in zip(expected[3], got[3])]
+        self.assertGreater(sum(same), len(same) / 2, f"{what}: answers by a schema")   # one may turn at a near tie
+        equal += same
         return sum(equal), len(equal)
 
     def check(self, name):
@@ -90,11 +107,11 @@ class Exactness(unittest.TestCase):
             first = self.answers(cluster.master, draws, bias)
             equal, total = self.compare(expected, first, draws, what)
             again = self.answers(cluster.master, draws, bias)   # from the prefix cache, and in other company
-            for a, b in zip([*first[0], *first[1], first[2]], [*again[0], *again[1], again[2]]):
+            for a, b in zip([*first[0], *first[1], first[2], *first[3]], [*again[0], *again[1], again[2], *again[3]]):
                 self.assertEqual(a.json["choices"], b.json["choices"], f"{what}: the second time")
             print(f"{what}: {equal} of {total} answers equal, the others after a near tie", flush=True)
             cluster.master.wait_idle()
-            for metric in ("staffel_num_preemptions_total", "staffel_prefix_cache_hits_total"):
+            for metric in ("staffel_num_preemptions_total", "staffel_prefix_cache_hits_total", "staffel_forced_tokens_total"):
                 self.assertGreater(cluster.master.metric(metric), 0, metric)
             losses = [replica["losses"] for replica in cluster.status()["pools"][0]["replicas"]]
             self.assertEqual(losses, [0] * sizes["dp"], cluster.master.output()[-3000:])

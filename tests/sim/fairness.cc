@@ -46,6 +46,9 @@ std::string FairnessOracle::OnPlan(const StepPlan& plan) {
                                    .entered_step = plan.step,
                                    .last_step = plan.step};
   }
+  for (const ForcedToken& forced : plan.forced_tokens) {
+    slots_[forced.slot.value].follows_forced = true;
+  }
   if (std::string wrong = CheckSizes(plan); !wrong.empty()) return wrong;
   if (std::string wrong = CheckMicroBatch(plan); !wrong.empty()) return wrong;
   if (std::string wrong = CheckOldest(plan); !wrong.empty()) return wrong;
@@ -61,7 +64,8 @@ std::string FairnessOracle::CheckSizes(const StepPlan& plan) const {
     tokens += chunk.count;
     if (chunk.count > config_.chunk_tokens_max)
       return StrCat("a chunk of ", chunk.count, " tokens");
-    if (chunk.count > 1) prefill += chunk.count;
+    // Forced tokens ride on the one that their sequence computes in any case.
+    if (chunk.count > 1) prefill += chunk.count - it->second.follows_forced;
     logit_rows += chunk.samples;
     const int owed = std::min(chunk.count, it->second.prompt_count - 1 - chunk.start);
     if (chunk.prompt_logprobs) logit_rows += std::max(0, owed);
@@ -145,6 +149,7 @@ std::string FairnessOracle::CheckStreams(const StepPlan& plan) {
     slot.last_step = plan.step;
     slot.planned_end = chunk.start + chunk.count;
     slot.generates |= chunk.samples;
+    slot.follows_forced &= !chunk.samples;
   }
   if (!ample_) return "";
   for (const auto& [index, slot] : slots_) {

@@ -31,7 +31,7 @@ class FairnessOracle {
   struct SlotView {
     uint64_t request = 0;  // sampling.seed is the request's id in these worlds
     int index = 0, prompt_count = 0;
-    bool live = false, generates = false;
+    bool live = false, generates = false, follows_forced = false;
     uint64_t entered_step = 0, last_step = 0;
     int planned_end = 0;
   };

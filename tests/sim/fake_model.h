@@ -31,6 +31,12 @@ inline TokenId DrawToken(uint64_t prefix, uint64_t seed, int index, bool ban_sto
   return token;
 }
 
+// How many of the tokens that follow a prefix a grammar tells ahead.
+inline int ForcedAfter(uint64_t prefix) {
+  const uint64_t hash = MixDigest(prefix, 0xf0);
+  return hash % 3 == 0 ? static_cast<int>(hash / 3 % 9) : 0;
+}
+
 inline float PromptLogprobOf(uint64_t prefix, TokenId next) {
   return -static_cast<float>(MixDigest(prefix, static_cast<uint64_t>(next)) % 4096) / 256.0f;
 }

@@ -41,6 +41,7 @@ StepOutcome FakeWorker::Execute(const StepPlan& plan, const Activations* in, Act
   Check(plan.step > last_step_, "steps out of order");
   last_step_ = plan.step;
   TakeKnown(plan);
+  TakeForced(plan);
   Release(plan);
   Enter(plan);
   Append(plan);
@@ -70,6 +71,21 @@ void FakeWorker::TakeKnown(const StepPlan& plan) {
     }
     mirror->awaits_token = false;
     tokens.push_back(known.token);
+  }
+}
+
+void FakeWorker::TakeForced(const StepPlan& plan) {
+  for (const ForcedToken& forced : plan.forced_tokens) {
+    Mirror* mirror = Find(forced.slot);
+    if (!Check(mirror != nullptr, "a forced token for an unknown slot")) return;
+    std::vector<TokenId>& tokens = mirror->sequence.tokens;
+    const int count = static_cast<int>(tokens.size());
+    Check(mirror->sequence.sampling.grammar != nullptr, "a token is forced without a grammar");
+    if (!Check(forced.position == count && !mirror->awaits_token,
+               StrCat("token ", forced.position, " is forced on a rank that knows ", count))) {
+      return;
+    }
+    tokens.push_back(forced.token);
   }
 }
 
@@ -181,6 +197,16 @@ void FakeWorker::Run(const Chunk& chunk, const Activations* in, Activations& out
                                   generated < sequence.min_tokens, sequence.stop_tokens);
   sequence.tokens.push_back(token);
   outcome.sampled.push_back({.slot = chunk.slot, .token = {.token = token}});
+  if (sequence.sampling.grammar == nullptr) return;
+  // The grammar knows what the model would draw.
+  std::vector<TokenId>& forced = outcome.sampled.back().forced;
+  prefix = ExtendPrefix(prefix, token);
+  for (int count = ForcedAfter(prefix); count > 0; --count) {
+    const int known = generated + 1 + static_cast<int>(forced.size());
+    forced.push_back(DrawToken(prefix, sequence.sampling.seed, sequence.sequence_index,
+                               known < sequence.min_tokens, sequence.stop_tokens));
+    prefix = ExtendPrefix(prefix, forced.back());
+  }
 }
 
 }  // namespace staffel::sim

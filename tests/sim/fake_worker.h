@@ -47,6 +47,7 @@ class FakeWorker {
   };
   bool Check(bool condition, const std::string& what);
   void TakeKnown(const StepPlan& plan);
+  void TakeForced(const StepPlan& plan);
   void Release(const StepPlan& plan);
   void Enter(const StepPlan& plan);
   void Append(const StepPlan& plan);

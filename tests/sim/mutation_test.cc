@@ -53,6 +53,10 @@ constexpr PlantedBug kBugs[] = {
     {Mutant::kMicroBatchTakesAll, "MicroBatchTakesAll"},
     {Mutant::kKeepLayoutOverEpochs, "KeepLayoutOverEpochs"},
     {Mutant::kKeepDepthOverEpochs, "KeepDepthOverEpochs"},
+    {Mutant::kForgetForced, "ForgetForced"},
+    {Mutant::kForceInFlight, "ForceInFlight"},
+    {Mutant::kForceAfterReturn, "ForceAfterReturn"},
+    {Mutant::kForceBeyondMaxTokens, "ForceBeyondMaxTokens"},
 };
 static_assert(std::size(kBugs) == static_cast<size_t>(Mutant::kEnd) - 1, "every mutant is tried");
 

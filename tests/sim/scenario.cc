@@ -1,6 +1,7 @@
 #include "tests/sim/scenario.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "tests/sim/fake_model.h"
 
@@ -45,6 +46,9 @@ ClientScript MakeClient(Random& random, uint64_t id, int model_len, int last_tic
     request.cache_salt = std::string(1, static_cast<char>('a' + random.Between(0, 2)));
   request.sampling.seed = id;
   if (random.Percent(12)) request.sampling.prompt_logprobs = 0;
+  if (random.Percent(30)) {
+    request.sampling.grammar = std::make_shared<const grammar::GrammarSpec>();
+  }
   client.submit_tick = random.Between(0, last_tick);
   if (random.Percent(15)) client.cancel_tick = client.submit_tick + random.Between(0, 30);
   if (random.Percent(8)) client.cancel_after_tokens = random.Between(1, 8);

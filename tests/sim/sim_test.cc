@@ -47,10 +47,10 @@ TEST(Simulation, EveryWorldIsRight) {
   }
   for (const auto& [what, count] : coverage) std::cout << what << ": " << count << "\n";
   // What the worlds are meant to show must have happened, often.
-  for (const char* what :
-       {"preemptions", "copies", "prefix hits", "losses", "stale outcomes", "cancelled",
-        "pool exhausted", "refused: queue full", "refused: can never run", "stops",
-        "layout changes", "requests given up", "tokens relayed", "all stages have a step"}) {
+  for (const char* what : {"preemptions", "copies", "prefix hits", "losses", "stale outcomes",
+                           "cancelled", "pool exhausted", "refused: queue full",
+                           "refused: can never run", "stops", "layout changes", "requests given up",
+                           "tokens relayed", "tokens forced", "all stages have a step"}) {
     EXPECT_GT(coverage[what], static_cast<int64_t>(worlds / 50)) << what;
   }
 }

@@ -125,6 +125,7 @@ Status World::Submit(StepPlan plan) {
   Count("copies", static_cast<int64_t>(plan.block_copies.size()));
   if (std::string wrong = fairness_->OnPlan(plan); !wrong.empty()) Fail(wrong);
   Count("tokens relayed", static_cast<int64_t>(plan.known_tokens.size()));
+  Count("tokens forced", static_cast<int64_t>(plan.forced_tokens.size()));
   Count("steps of pipelines", stages_ > 1);
   replica_->Submit(std::move(plan));
   const int in_flight = replica_->in_flight() + static_cast<int>(outcomes_.size());
@@ -140,6 +141,9 @@ void World::TracePlan(const StepPlan& plan) {
   std::string text;
   for (const KnownToken& k : plan.known_tokens) {
     StrAppend(text, " ", k.slot.value, "@", k.position, "=", k.token);
+  }
+  for (const ForcedToken& f : plan.forced_tokens) {
+    StrAppend(text, " ", f.slot.value, "@", f.position, ":=", f.token);
   }
   for (Slot slot : plan.released) StrAppend(text, " -", slot.value);
   for (const NewSequence& s : plan.new_sequences) {

@@ -199,6 +199,26 @@ void ReadKnownTokens(const proto::StepPlan& in, Numbers& numbers, StepPlan& plan
   }
 }
 
+void WriteForcedTokens(const StepPlan& plan, proto::StepPlan& out) {
+  for (const ForcedToken& forced : plan.forced_tokens) {
+    out.add_forced_slots(forced.slot.value);
+    out.add_forced_positions(forced.position);
+    out.add_forced_tokens(forced.token);
+  }
+}
+
+void ReadForcedTokens(const proto::StepPlan& in, Numbers& numbers, StepPlan& plan) {
+  if (in.forced_slots_size() != in.forced_tokens_size() ||
+      in.forced_positions_size() != in.forced_tokens_size()) {
+    return numbers.Refuse("forced_slots, forced_positions and forced_tokens differ in size");
+  }
+  for (int i = 0; i < in.forced_tokens_size(); ++i) {
+    plan.forced_tokens.push_back({numbers.SlotOf(in.forced_slots(i)),
+                                  numbers.Int(in.forced_positions(i), "position"),
+                                  numbers.Token(in.forced_tokens(i))});
+  }
+}
+
 template <class Repeated>
 void WriteTop(const std::vector<TokenLogprob>& top, Repeated& out) {
   for (const TokenLogprob& entry : top) {
@@ -247,6 +267,7 @@ void Write(const StepPlan& plan, proto::StepPlan& out) {
   }
   WriteChunks(plan, out);
   WriteKnownTokens(plan, out);
+  WriteForcedTokens(plan, out);
   out.set_digest(plan.digest);
 }
 
@@ -269,6 +290,7 @@ Result<StepPlan> Read(const proto::StepPlan& in) {
   }
   ReadChunks(in, numbers, plan);
   if (numbers.status().ok()) ReadKnownTokens(in, numbers, plan);
+  if (numbers.status().ok()) ReadForcedTokens(in, numbers, plan);
   plan.digest = in.digest();
   STAFFEL_RETURN_IF_ERROR(numbers.status());
   return plan;
@@ -285,6 +307,7 @@ void Write(const StepOutcome& outcome, proto::StepOutcome& out) {
     added.set_logprob(sampled.token.logprob);
     WriteTop(sampled.token.top, *added.mutable_top());
     if (!sampled.error.ok()) WriteStatus(sampled.error, *added.mutable_error());
+    added.mutable_forced()->Add(sampled.forced.begin(), sampled.forced.end());
   }
   for (const PromptLogprobs& logprobs : outcome.prompt_logprobs) {
     proto::PromptLogprobs& added = *out.add_prompt_logprobs();
@@ -313,6 +336,7 @@ Result<StepOutcome> Read(const proto::StepOutcome& in) {
     added.token.logprob = sampled.logprob();
     added.token.top = ReadTop(sampled.top(), numbers);
     added.error = ReadStatus(sampled.error());
+    added.forced = numbers.Tokens(sampled.forced());
   }
   for (const proto::PromptLogprobs& logprobs : in.prompt_logprobs()) {
     PromptLogprobs& added = outcome.prompt_logprobs.emplace_back();

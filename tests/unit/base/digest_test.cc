@@ -82,8 +82,24 @@ TEST(MirrorDigest, KnownTokensCount) {
   EXPECT_NE(told(3, 9), told(4, 9));
 }
 
+TEST(MirrorDigest, ForcedTokensCountAndAreNotKnownOnes) {
+  const auto digest_with = [](std::vector<ForcedToken> forced, std::vector<KnownToken> known) {
+    MirrorDigest digest;
+    digest.Apply(FirstPlan());
+    StepPlan plan = DecodePlan();
+    plan.forced_tokens = std::move(forced);
+    plan.known_tokens = std::move(known);
+    return digest.Apply(plan);
+  };
+  EXPECT_EQ(digest_with({{Slot(0), 3, 9}}, {}), digest_with({{Slot(0), 3, 9}}, {}));
+  EXPECT_NE(digest_with({{Slot(0), 3, 9}}, {}), digest_with({{Slot(0), 3, 8}}, {}));
+  EXPECT_NE(digest_with({{Slot(0), 3, 9}}, {}), digest_with({{Slot(0), 4, 9}}, {}));
+  EXPECT_NE(digest_with({{Slot(0), 3, 9}}, {}), digest_with({}, {{Slot(0), 3, 9}}));
+}
+
 TEST(MirrorDigest, AbsurdSlotsAreHarmless) {
   StepPlan plan;
+  plan.forced_tokens = {{Slot(-1), 0, 5}, {Slot(2000000000), -1, -1}};
   plan.known_tokens = {{Slot(-1), 0, 5}, {Slot(2000000000), -1, -1}};
   plan.released = {Slot(-1), Slot(2000000000)};
   plan.chunks.push_back({.slot = Slot(-7), .start = 0, .count = 1});

@@ -62,8 +62,10 @@ class Harness {
     StepOutcome outcome{.epoch = plan.epoch, .step = plan.step};
     outcome.compute_s = step_seconds ? step_seconds(plan) : 0;
     for (const Chunk& chunk : plan.chunks) {
-      if (chunk.samples)
+      if (chunk.samples) {
         outcome.sampled.push_back({.slot = chunk.slot, .token = {.token = draw(chunk)}});
+        if (forced) outcome.sampled.back().forced = forced(chunk);
+      }
       if (!chunk.prompt_logprobs) continue;
       const int end = std::min(chunk.start + chunk.count, prompt_counts_[chunk.slot.value] - 1);
       PromptLogprobs given{.slot = chunk.slot, .start = chunk.start};
@@ -134,6 +136,7 @@ class Harness {
   StepPlan last;                // the plan made last
   int64_t computed_tokens = 0;  // planned so far
   std::function<TokenId(const Chunk&)> draw = [](const Chunk&) { return 7; };
+  std::function<std::vector<TokenId>(const Chunk&)> forced;  // behind what is drawn
   std::function<double(const StepPlan&)> step_seconds;
 
  private:

@@ -287,6 +287,115 @@ TEST(Relay, WhatCameBackFromAPreemptionIsNotToldAgain) {
   EXPECT_GT(given, 0) << "a preemption";
 }
 
+std::string Forced(const StepPlan& plan) {
+  std::string text;
+  for (const ForcedToken& forced : plan.forced_tokens) {
+    StrAppend(text, forced.slot.value, "@", forced.position, "=", forced.token, " ");
+  }
+  return text;
+}
+
+// The answer is 0, 1, 2, ...; 2 to 6 are forced.
+void ForceTwoToSix(Harness& h, int prompt_count) {
+  h.draw = [=](const Chunk& chunk) { return chunk.start + chunk.count - prompt_count; };
+  h.forced = [=](const Chunk& chunk) {
+    const int drawn = chunk.start + chunk.count - prompt_count;
+    return drawn >= 2 && drawn < 6 ? Tokens(drawn + 1, 6 - drawn) : std::vector<TokenId>();
+  };
+}
+
+TEST(Forced, TokensAreKnownWithTheFirstAndComputedInOneChunk) {
+  Harness h(SmallConfig());
+  ForceTwoToSix(h, 4);
+  const RequestId id = h.Submit({.prompt = Tokens(90, 4), .max_tokens = 9});
+  for (int i = 0; i < 3; ++i) h.Step();
+  EXPECT_EQ(h.TextOf(id), Tokens(0, 7));
+  ASSERT_TRUE(h.Step());
+  EXPECT_EQ(Forced(h.last), "0@7=3 0@8=4 0@9=5 0@10=6 ");
+  ASSERT_EQ(h.last.chunks.size(), 1u);
+  EXPECT_EQ(h.last.chunks[0].start, 6);
+  EXPECT_EQ(h.last.chunks[0].count, 5);
+  h.Step();
+  EXPECT_EQ(Forced(h.last), "");
+  EXPECT_EQ(h.TextOf(id), Tokens(0, 9));
+  EXPECT_EQ(h.FinishOf(id), "length");
+  EXPECT_EQ(h.scheduler.stats().forced_tokens, 4u);
+  EXPECT_EQ(h.scheduler.stats().generation_tokens, 9u);
+}
+
+TEST(Forced, MaxTokensAndStopTokensEndThem) {
+  Harness h(SmallConfig());
+  ForceTwoToSix(h, 4);
+  const RequestId length = h.Submit({.prompt = Tokens(90, 4), .max_tokens = 5});
+  h.RunToEnd();
+  EXPECT_EQ(h.TextOf(length), Tokens(0, 5));
+  EXPECT_EQ(h.FinishOf(length), "length");
+  const RequestId stop = h.Submit({.prompt = Tokens(80, 4), .max_tokens = 20, .stop_tokens = {4}});
+  h.RunToEnd();
+  EXPECT_EQ(h.TextOf(stop), Tokens(0, 5));
+  EXPECT_EQ(h.FinishOf(stop), "stop");
+  EXPECT_EQ(h.free_blocks(), 64);
+}
+
+// Two draws are in flight: the second brings the first forced token, and waits for no third.
+TEST(Forced, DrawsInFlightBringTheFirst) {
+  Config config = SmallConfig();
+  config.promised_tokens_max = 2;
+  Harness h(config);
+  ForceTwoToSix(h, 4);
+  const RequestId id = h.Submit({.prompt = Tokens(90, 4), .max_tokens = 9});
+  h.Plan();
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(h.Plan());
+    h.Finish();
+  }
+  ASSERT_TRUE(h.Plan());
+  h.Finish();  // draws 2; the step that draws 3 is in flight
+  EXPECT_FALSE(h.Plan()) << "4, 5 and 6 are about to be known";
+  h.Finish();
+  EXPECT_EQ(h.TextOf(id), Tokens(0, 7));
+  ASSERT_TRUE(h.Plan());
+  EXPECT_EQ(Forced(h.last), "0@8=4 0@9=5 0@10=6 ");
+  h.Finish();
+  h.RunToEnd();
+  EXPECT_EQ(h.TextOf(id), Tokens(0, 9));
+}
+
+TEST(Forced, WhatCameBackFromAPreemptionIsNotToldAgain) {
+  for (bool relay : {false, true}) {
+    Config config = SmallConfig(/*block_count=*/8);
+    config.relay_tokens = relay;
+    Harness h(config);
+    ForceTwoToSix(h, 4);
+    std::vector<RequestId> ids;
+    for (int i = 0; i < 3; ++i) {
+      ids.push_back(h.Submit({.prompt = Tokens(60 + 10 * i, 4), .max_tokens = 12}));
+    }
+    std::map<int, int> known;  // tokens that a rank has of each slot
+    int given = 0, forced = 0;
+    while (h.Step()) {
+      for (const KnownToken& told : h.last.known_tokens) {
+        EXPECT_EQ(told.position, known[told.slot.value]++);
+      }
+      for (const ForcedToken& told : h.last.forced_tokens) {
+        EXPECT_EQ(told.position, known[told.slot.value]++);
+        ++forced;
+      }
+      for (const NewSequence& s : h.last.new_sequences) {
+        known[s.slot.value] = static_cast<int>(s.tokens.size());
+        given += known[s.slot.value] - s.prompt_count;
+      }
+      for (const Chunk& chunk : h.last.chunks) {
+        EXPECT_LE(chunk.start + chunk.count, known[chunk.slot.value]);
+        if (!relay && chunk.samples) ++known[chunk.slot.value];
+      }
+    }
+    EXPECT_GT(given, 0) << "a preemption";
+    EXPECT_GT(forced, 0);
+    for (RequestId id : ids) EXPECT_EQ(h.TextOf(id), Tokens(0, 12));
+  }
+}
+
 TEST(Epoch, SequencesComeBackWithTheirTokens) {
   Harness h(SmallConfig());
   h.draw = [](const Chunk& chunk) { return 100 + chunk.start + chunk.count - 1; };

@@ -71,6 +71,9 @@ class Maker {
       plan.chunks.push_back({Slot(Number()), Number(), Bool() ? 1 : Number(), Bool(), Bool()});
     }
     AddKnownTokens(plan);
+    for (int i = Count(3); i > 0; --i) {
+      plan.forced_tokens.push_back({Slot(Number()), Number(), Number()});
+    }
     plan.digest = Word();
     return plan;
   }
@@ -184,6 +187,12 @@ void ExpectEqual(const StepPlan& a, const StepPlan& b) {
     EXPECT_EQ(a.known_tokens[i].slot, b.known_tokens[i].slot);
     EXPECT_EQ(a.known_tokens[i].position, b.known_tokens[i].position);
     EXPECT_EQ(a.known_tokens[i].token, b.known_tokens[i].token);
+  }
+  ASSERT_EQ(a.forced_tokens.size(), b.forced_tokens.size());
+  for (size_t i = 0; i < a.forced_tokens.size(); ++i) {
+    EXPECT_EQ(a.forced_tokens[i].slot, b.forced_tokens[i].slot);
+    EXPECT_EQ(a.forced_tokens[i].position, b.forced_tokens[i].position);
+    EXPECT_EQ(a.forced_tokens[i].token, b.forced_tokens[i].token);
   }
   ASSERT_EQ(a.new_sequences.size(), b.new_sequences.size());
   for (size_t i = 0; i < a.new_sequences.size(); ++i) {

@@ -239,6 +239,45 @@ TEST(SequenceMirror, ARankThatSamplesComparesWhatIsTold) {
             "this rank has diverged: at position 5 of slot 0 it knows token 55, the others 54");
 }
 
+TEST(SequenceMirror, ForcedTokensAreAppendedBehindAllThatIsDrawn) {
+  const auto force = [](bool draws_known, std::vector<KnownToken> told,
+                        std::vector<ForcedToken> forced) {
+    SequenceMirror mirror;
+    MirrorLimits limits = kLimits;
+    limits.draws_known = draws_known;
+    mirror.Reset(limits);
+    EXPECT_TRUE(mirror.Apply(FirstPlan()).ok());
+    if (draws_known) mirror.Append(Slot(0), 55);
+    StepPlan plan;
+    plan.step = 2;
+    plan.known_tokens = std::move(told);
+    plan.forced_tokens = std::move(forced);
+    plan.chunks = {{Slot(0), 5, 3, true}};
+    const Status status = mirror.Apply(plan);
+    if (status.ok()) {
+      const std::vector<TokenId>& tokens = mirror.sequence(Slot(0)).tokens;
+      EXPECT_EQ(std::vector<TokenId>(tokens.end() - 3, tokens.end()),
+                (std::vector<TokenId>{55, 56, 57}));
+    }
+    return status;
+  };
+  EXPECT_TRUE(force(true, {}, {{Slot(0), 6, 56}, {Slot(0), 7, 57}}).ok());
+  EXPECT_TRUE(force(false, {{Slot(0), 5, 55}}, {{Slot(0), 6, 56}, {Slot(0), 7, 57}}).ok());
+  const struct {
+    bool draws_known;
+    std::vector<ForcedToken> forced;
+    const char* word;
+  } refused[] = {
+      {false, {{Slot(0), 6, 56}}, "being drawn"},   {true, {{Slot(0), 7, 56}}, "knows 6 tokens"},
+      {true, {{Slot(0), 5, 56}}, "knows 6 tokens"}, {true, {{Slot(0), -1, 56}}, "knows 6 tokens"},
+      {true, {{Slot(0), 6, 100}}, "100"},           {true, {{Slot(0), 6, -1}}, "-1"},
+      {true, {{Slot(1), 6, 56}}, "slot 1"},         {true, {{Slot(-1), 6, 56}}, "slot -1"},
+  };
+  for (const auto& [draws_known, forced, word] : refused) {
+    EXPECT_THAT(std::string(force(draws_known, {}, forced).message()), HasSubstr(word));
+  }
+}
+
 // Blocks that another sequence has computed meanwhile are appended and passed over.
 TEST(SequenceMirror, WholeBlocksMayBePassedOver) {
   SequenceMirror mirror;
@@ -300,6 +339,7 @@ TEST(SequenceMirror, RandomPlansAreSafe) {
       StepPlan plan;
       plan.step = step;
       if (random() % 3 == 0) plan.known_tokens.push_back({Slot(pick()), pick() + 2, pick()});
+      if (random() % 8 == 0) plan.forced_tokens.push_back({Slot(pick()), pick() + 2, pick()});
       if (random() % 8 == 0) plan.released.push_back(Slot(pick()));
       for (size_t i = random() % 3; i > 0; --i) {
         plan.new_sequences.push_back(

@@ -276,7 +276,7 @@ TEST_F(WorkerTest, MinTokensBansStopTokensUntilThen) {
 }
 
 // Allows the token that follows the last one, the first of an answer being 10; 20 cannot be
-// followed, and the source "bad" is refused.
+// followed, and the source "bad" is refused. 14, 15 and 16 are forced together.
 class CountingGrammars final : public grammar::Grammars {
  public:
   class Counting final : public grammar::SequenceGrammar {
@@ -289,6 +289,11 @@ class CountingGrammars final : public grammar::Grammars {
       mask->count = 1;
       mask->only = next_;
       return mask;
+    }
+    absl::Span<const TokenId> Forced() const override {
+      static constexpr TokenId kForced[] = {14, 15, 16};
+      if (next_ < 14 || next_ > 16) return {};
+      return absl::MakeConstSpan(kForced).subspan(next_ - 14);
     }
     Status Append(TokenId token) override {
       if (token != next_) return absl::InvalidArgumentError("not allowed");
@@ -354,6 +359,35 @@ TEST_F(WorkerTest, GrammarsDecideWhatIsDrawn) {
   outcome = worker_.Run(plan);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status;
   EXPECT_EQ(outcome.sampled[0].error.code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(WorkerTest, WhatAGrammarForcesIsToldAheadAndTakenAsKnown) {
+  grammars_ = std::make_shared<CountingGrammars>();
+  Configure(1);
+  StepPlan plan = Plan();
+  plan.new_sequences = {Greedy(0, {1, 10, 11, 12, 13}), Greedy(1, {1, 10, 11, 12, 13})};
+  for (int i : {0, 1}) {
+    plan.new_sequences[i].prompt_count = 1;
+    plan.new_sequences[i].sampling.grammar = std::make_shared<const grammar::GrammarSpec>();
+    plan.block_appends.push_back({Slot(i), {BlockId(4 * i), BlockId(4 * i + 1)}});
+    plan.chunks.push_back({Slot(i), 0, 5, true});
+  }
+  plan.new_sequences[1].sampling.top_logprobs = 0;  // asks for what only a draw can tell
+  StepOutcome outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.sampled[0].token.token, 14);
+  EXPECT_EQ(outcome.sampled[0].forced, (std::vector<TokenId>{15, 16}));
+  EXPECT_EQ(outcome.sampled[1].token.token, 14);
+  EXPECT_TRUE(outcome.sampled[1].forced.empty());
+  // The master takes them over for one sequence, in one chunk; the other one draws on.
+  plan = Plan();
+  plan.forced_tokens = {{Slot(0), 6, 15}, {Slot(0), 7, 16}};
+  plan.chunks = {{Slot(1), 5, 1, true}, {Slot(0), 5, 3, true}};
+  outcome = worker_.Run(plan);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(outcome.sampled[0].token.token, 15);
+  EXPECT_EQ(outcome.sampled[1].token.token, 17);
+  EXPECT_TRUE(outcome.sampled[1].forced.empty());
 }
 
 TEST_F(WorkerTest, AGrammarWithoutGrammarsIsTheSequencesError) {
