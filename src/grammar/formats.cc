@@ -14,7 +14,9 @@ namespace {
 #define CLOCK "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,9})?"
 #define OFFSET "(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)"
 // RFC 1123: labels of letters, digits and inner hyphens; four of them stay below 253 characters.
-#define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,60}[A-Za-z0-9])?"
+// No two hyphens in a row: labels that have them in third and fourth place are encodings with rules
+// of their own (RFC 5891).
+#define LABEL "[A-Za-z0-9]{1,20}(-[A-Za-z0-9]{1,20}){0,2}"
 #define HOST LABEL "(\\." LABEL "){0,3}"
 // RFC 5321: a dot-atom within 64 characters.
 #define ATOM "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}"

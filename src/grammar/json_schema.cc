@@ -251,6 +251,39 @@ Status SchemaCompiler::ExpandAll(const Schemas& schemas, Conjunction& to) {
   return absl::OkStatus();
 }
 
+Status SchemaCompiler::CollectInPlace(const JsonValue& schema, Schemas& to) const {
+  if (!schema.IsObject() || std::find(to.begin(), to.end(), &schema) != to.end()) {
+    return absl::OkStatus();
+  }
+  to.push_back(&schema);
+  if (const JsonValue* reference = schema.Find("$ref"); reference && reference->IsString()) {
+    STAFFEL_ASSIGN_OR_RETURN(const JsonValue* target, Resolve(schema, reference->text));
+    STAFFEL_RETURN_IF_ERROR(CollectInPlace(*target, to));
+  }
+  for (const std::string_view keyword : {"allOf", "anyOf", "oneOf"}) {
+    const JsonValue* list = schema.Find(keyword);
+    if (list == nullptr) continue;
+    for (const JsonValue& item : list->items) {
+      STAFFEL_RETURN_IF_ERROR(CollectInPlace(item, to));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status SchemaCompiler::CheckUnevaluated(const Conjunction& conjunction, const JsonValue& schema,
+                                        std::string_view keyword) const {
+  Schemas in_place;
+  STAFFEL_RETURN_IF_ERROR(CollectInPlace(schema, in_place));
+  for (const Conjunction::Part& part : conjunction.parts) {
+    if (std::find(in_place.begin(), in_place.end(), part.schema) == in_place.end()) {
+      return Error(&schema, keyword,
+                   "is supported only in a schema that brings all others for its value with allOf, "
+                   "anyOf, oneOf or $ref");
+    }
+  }
+  return absl::OkStatus();
+}
+
 Result<ExprId> SchemaCompiler::CompileAll(const Schemas& schemas) {
   Conjunction conjunction;
   STAFFEL_RETURN_IF_ERROR(ExpandAll(schemas, conjunction));

@@ -61,6 +61,12 @@ class SchemaCompiler {
   Status Expand(const JsonValue* schema, Conjunction& to, Schemas& within);
   Status ExpandAll(const Schemas& schemas, Conjunction& to);
   Result<ExprId> CompileAll(const Schemas& schemas);
+  // All of the conjunction must come from `schema`, which has unevaluated...: what others say is
+  // not evaluated for it.
+  Status CheckUnevaluated(const Conjunction& conjunction, const JsonValue& schema,
+                          std::string_view keyword) const;
+  // Adds the subschemas that speak of the same value.
+  Status CollectInPlace(const JsonValue& schema, Schemas& to) const;
   Result<ExprId> Compile(const Conjunction& conjunction);
   Result<ExprId> CompileNew(const Conjunction& conjunction);
   Result<ExprId> CompileAlternatives(const Conjunction& conjunction, size_t part, bool one_of);

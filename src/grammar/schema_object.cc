@@ -38,6 +38,7 @@ Result<SchemaCompiler::ObjectShape> SchemaCompiler::ShapeOf(const Conjunction& c
       }
       says_further = true;
       closed |= !rest->boolean;
+      STAFFEL_RETURN_IF_ERROR(CheckUnevaluated(conjunction, schema, "unevaluatedProperties"));
     }
     if (const JsonValue* names = schema.Find("propertyNames")) shape.name_schemas.push_back(names);
   }

@@ -340,6 +340,7 @@ Result<ExprId> SchemaCompiler::CompileArray(const Conjunction& conjunction) {
         return Error(&schema, "unevaluatedItems", "is supported as a boolean only");
       }
       closed |= !rest->boolean;
+      STAFFEL_RETURN_IF_ERROR(CheckUnevaluated(conjunction, schema, "unevaluatedItems"));
     }
     Items items;
     const JsonValue* prefix = schema.Find("prefixItems");

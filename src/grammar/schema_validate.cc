@@ -53,6 +53,14 @@ Result<bool> SchemaCompiler::Validates(const JsonValue& value, const JsonValue& 
     return Error(&schema, "enum", "has a value whose check is nested too deeply");
   }
   STAFFEL_RETURN_IF_ERROR(CheckKeywords(schema));
+  for (const std::string_view keyword : {"unevaluatedProperties", "unevaluatedItems"}) {
+    if (schema.Find(keyword) == nullptr) continue;
+    Schemas in_place;
+    STAFFEL_RETURN_IF_ERROR(CollectInPlace(schema, in_place));
+    if (in_place.size() > 1) {
+      return Error(&schema, keyword, "is not supported here beside allOf, anyOf, oneOf or $ref");
+    }
+  }
   const auto any_equal = [&](const JsonValue& list) {
     return std::any_of(list.items.begin(), list.items.end(),
                        [&](const JsonValue& item) { return JsonEqual(item, value); });
