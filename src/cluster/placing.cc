@@ -22,6 +22,11 @@ constexpr int kSettlesMax = 4;
 // A degraded attempt starts over for the wanted layout as long as it has loaded less than this.
 constexpr double kLateToRestart = 0.5;
 
+// After so many attempts that failed one after another, a replica that waits does without the
+// workers that are held responsible, in a smaller layout if need be; the wanted one is tried again
+// later, as any better one.
+constexpr int kFailuresMax = 3;
+
 class Placer {
  public:
   explicit Placer(State& state) : s_(state) {}
@@ -139,6 +144,9 @@ class Placer {
   // Without workers whose link has failed, if others can do, in a degraded layout too.
   Result<Choice> ChooseFor(const Replica& replica, const std::vector<Candidate>& candidates,
                            int workers_max, bool fewest, bool may_degrade) const {
+    if (std::optional<Choice> without = WithoutFailing(replica, candidates, may_degrade)) {
+      return *std::move(without);
+    }
     const LinkRecord* avoided = nullptr;
     std::optional<Choice> apart =
         s_.ChooseApart(candidates, avoided, [&](const std::vector<Candidate>& rest) {
@@ -150,6 +158,21 @@ class Placer {
                         avoided->workers.second, "\" has failed and is avoided for a while");
     if (!may_degrade) return absl::UnavailableError(apart->why);
     return *std::move(apart);
+  }
+
+  std::optional<Choice> WithoutFailing(const Replica& replica, std::vector<Candidate> candidates,
+                                       bool may_degrade) const {
+    if (!replica.waiting() || replica.failures < kFailuresMax || !may_degrade ||
+        !s_.pool(replica).allow_degraded) {
+      return std::nullopt;
+    }
+    const size_t count = s_.LeaveOutBlamed(candidates);
+    if (count == 0) return std::nullopt;
+    Result<Choice> choice = ChooseFrom(replica, candidates, 0, /*fewest=*/true, true);
+    if (!choice.ok()) return std::nullopt;
+    choice->why = StrCat(replica.failures, " attempts have failed; the ", count,
+                         count == 1 ? " worker" : " workers", " that did are left out for now");
+    return *std::move(choice);
   }
 
   Result<Choice> ChooseFrom(const Replica& replica, const std::vector<Candidate>& candidates,

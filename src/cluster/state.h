@@ -154,6 +154,9 @@ struct State {
   void SetAside(const Worker& worker, const Status& reason);
   void ReleaseLeavers();
   bool Eligible(const Worker& worker) const;
+  // Removes those that were set aside more often than others since an epoch was proven, or else the
+  // one that was set aside last. Returns how many: 0 if none ever was.
+  size_t LeaveOutBlamed(std::vector<Candidate>& candidates) const;
   Record& RecordOf(const Worker& worker) { return records[worker.hello.name]; }
   Replica* ReplicaOf(const Worker& worker);  // that it is a rank of, or null
 

@@ -1,6 +1,7 @@
 // Workers come, speak and go.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -39,6 +40,26 @@ Duration Backoff(Duration min, Duration max, int failures) {
 bool IsBetweenRanks(const Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsAborted(status) || absl::IsCancelled(status);
+}
+
+size_t State::LeaveOutBlamed(std::vector<Candidate>& candidates) const {
+  const auto blame = [&](const Candidate& candidate) {
+    const auto record = records.find(candidate.name);
+    return record == records.end()
+               ? std::pair(0, Time{})
+               : std::pair(record->second.failures, record->second.set_aside_until);
+  };
+  int least = std::numeric_limits<int>::max();
+  Time last{};
+  for (const Candidate& candidate : candidates) {
+    least = std::min(least, blame(candidate).first);
+    last = std::max(last, blame(candidate).second);
+  }
+  const size_t count = std::erase_if(
+      candidates, [&](const Candidate& candidate) { return blame(candidate).first > least; });
+  if (count > 0 || least == 0) return count;
+  return std::erase_if(candidates,
+                       [&](const Candidate& candidate) { return blame(candidate).second == last; });
 }
 
 bool State::Eligible(const Worker& worker) const {

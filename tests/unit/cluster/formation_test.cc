@@ -256,6 +256,31 @@ TEST_F(Formation, LoadMayTakeLongWhileItMoves) {
                             HasSubstr("50 %")));
 }
 
+// The newest of them is blamed each time, and eligible again before the next attempt, since both
+// come anew in turns: without a limit they would try for ever.
+TEST_F(Formation, RanksThatNeverReachEachOtherGiveWayToASmallerLayout) {
+  Start({PoolOf("m", 2, 1)});
+  WorkerId a = Join("a"), b = Join("b");
+  int attempts = 0;
+  while (To<Configure>().size() == 2) {
+    ASSERT_LT(++attempts, 20);
+    AnswerConfigure(a);
+    AnswerConfigure(b);
+    AnswerForm(a, absl::DeadlineExceededError("misses rank 1"));
+    AnswerForm(b, absl::DeadlineExceededError("misses rank 0"));
+    WorkerId& again = attempts % 2 == 0 ? b : a;
+    Gone(again);
+    again = Join(attempts % 2 == 0 ? "b" : "a");
+    for (int s = 0; s < 60 && To<Configure>().empty(); ++s) Pass(std::chrono::seconds(1));
+  }
+  EXPECT_GE(attempts, 3);
+  ASSERT_EQ(To<Configure>().size(), 1u);
+  EXPECT_THAT(Logs(), HasSubstr("attempts have failed; the 1 worker that did"));
+  FormAll({To<Configure>()[0] == "a" ? a : b});
+  EXPECT_TRUE(Is<ReplicaServing>());
+  EXPECT_TRUE(Replica0().degraded);
+}
+
 TEST_F(Formation, WordsOfOtherEpochsAndNonsenseAreIgnored) {
   Start({PoolOf("m", 1, 1)});
   const WorkerId a = Join("a"), b = Join("b");
