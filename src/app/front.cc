@@ -6,15 +6,11 @@
 #include <cmath>
 #include <filesystem>
 
+#include "app/apis.h"
 #include "app/commands.h"
 #include "app/service_notify.h"
 #include "app/version.h"
 #include "base/strings.h"
-#include "server/anthropic/fields.h"
-#include "server/anthropic/routes.h"
-#include "server/api/openapi.h"
-#include "server/openai/fields.h"
-#include "server/openai/routes.h"
 
 namespace staffel {
 namespace {
@@ -55,19 +51,6 @@ bool IsLoopback(const ServeOptions& options) {
   });
 }
 
-// GET /openapi.json: also while models are loading.
-void AddOpenApi(Router& router) {
-  std::vector<api::RouteDoc> docs;
-  for (const auto& front : {api::openai::RouteDocs(), api::anthropic::RouteDocs()}) {
-    docs.insert(docs.end(), front.begin(), front.end());
-  }
-  router.Handle("GET", "/openapi.json",
-                [document = api::OpenApiDocument(docs, Version())](
-                    HttpRequest, std::shared_ptr<ResponseWriter> writer) {
-                  writer->Send(200, "application/json", document);
-                });
-}
-
 }  // namespace
 
 Front::Front(const ServeOptions& options)
@@ -77,9 +60,7 @@ Front::Front(const ServeOptions& options)
       service_(&pool_),
       server_(ServerOptions(options), &metrics_) {
   metrics_.SetOpenConnections([this] { return server_.open_connections(); });
-  api::openai::AddRoutes(service_, server_);
-  api::anthropic::AddRoutes(service_, server_);
-  AddOpenApi(server_);
+  AddApis(options.apis, service_, server_);
 }
 
 Status Front::Start(const std::string& reason) {

@@ -144,6 +144,7 @@ class Publisher {
     api::ServedModel served;
     served.names = ServedNames(model.options);
     served.created_unix_s = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    served.facts = model.text.facts;
     served.tokenizer = model.text.tokenizer;
     served.grammars =
         std::make_shared<ModelGrammars>([tokenizer = model.text.tokenizer] { return tokenizer; });

@@ -1,11 +1,15 @@
 #include "app/model_text.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
 #include "base/strings.h"
+#include "modelfile/model_digest.h"
 #include "text/tokenizer.h"
 
 namespace staffel {
@@ -34,10 +38,50 @@ Result<std::string> TemplateSource(const ModelFile& file, const Tokenizer& token
   return std::string(fallback);
 }
 
+// Empty: a list, or nothing that JSON can say.
+std::string ScalarJson(const Metadata& metadata, const std::string& key) {
+  if (const auto value = metadata.Bool(key); value.ok()) return *value ? "true" : "false";
+  if (const auto value = metadata.Int(key, INT64_MIN, INT64_MAX); value.ok()) return StrCat(*value);
+  if (const auto value = metadata.Float(key); value.ok()) return nlohmann::json(*value).dump();
+  if (const auto value = metadata.String(key); value.ok()) return nlohmann::json(*value).dump();
+  return "";
+}
+
+api::ModelFacts FactsOf(const ModelFile& file) {
+  api::ModelFacts facts;
+  const Metadata& metadata = file.metadata();
+  facts.architecture = metadata.String("general.architecture").value_or("");
+  facts.file_bytes = file.file_bytes();
+  std::map<std::string_view, int64_t> by_type;
+  for (const TensorView& tensor : file.tensors()) {
+    by_type[InfoOf(tensor.type).name] += tensor.rows * tensor.cols;
+    facts.parameter_count += tensor.rows * tensor.cols;
+  }
+  int64_t most = 0;
+  for (const auto& [type, count] : by_type) {
+    if (count > most) facts.weight_type = type;
+    most = std::max(most, count);
+  }
+  const auto length = [&](const char* key) {
+    return metadata.Int(StrCat(facts.architecture, key), 0, INT64_MAX).value_or(0);
+  };
+  facts.context_length = length(".context_length");
+  facts.embedding_length = length(".embedding_length");
+  facts.digest = ModelDigest(file).value_or("");
+  for (const std::string& key : metadata.Keys()) {
+    // The template has a place of its own.
+    if (key == "tokenizer.chat_template") continue;
+    std::string value = ScalarJson(metadata, key);
+    if (!value.empty()) facts.metadata.emplace_back(key, std::move(value));
+  }
+  return facts;
+}
+
 }  // namespace
 
 Result<ModelText> LoadModelText(const ModelFile& file, const std::string& template_path) {
   ModelText text;
+  text.facts = FactsOf(file);
   STAFFEL_ASSIGN_OR_RETURN(TokenizerSpec spec, file.ReadTokenizer());
   STAFFEL_ASSIGN_OR_RETURN(text.tokenizer, MakeTokenizer(std::move(spec)));
   const Result<std::string> source = template_path.empty() ? TemplateSource(file, *text.tokenizer)
@@ -56,6 +100,7 @@ Result<ModelText> LoadModelText(const ModelFile& file, const std::string& templa
       *source, {token(known.bos), token(known.eos), token(known.unknown), token(known.padding)});
   if (parsed.ok()) {
     text.chat_template = *std::move(parsed);
+    text.facts.chat_template = *source;
     return text;
   }
   const std::string problem(parsed.status().message());

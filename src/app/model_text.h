@@ -5,6 +5,7 @@
 #include <string>
 
 #include "answer/format.h"
+#include "server/api/served_model.h"
 #include "staffel/model_file.h"
 #include "staffel/status.h"
 #include "staffel/tokenizer.h"
@@ -18,6 +19,7 @@ struct ModelText {
   std::shared_ptr<const ChatTemplate> chat_template;
   std::string chat_template_problem;
   answer::Formats formats;  // how the template has the model write reasoning and calls of tools
+  api::ModelFacts facts;
 };
 
 // The template is that of `template_path` if given, else the file's own, else a well-known one that

@@ -51,6 +51,7 @@ int Serve(const ServeOptions& options) {
   auto model = std::make_shared<api::ServedModel>();
   model->names = names;
   model->created_unix_s = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  model->facts = replica->text().facts;
   model->tokenizer = replica->text().tokenizer;
   model->chat_template = replica->text().chat_template;
   model->formats = replica->text().formats;

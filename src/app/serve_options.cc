@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/ascii.h"
+#include "app/apis.h"
 #include "app/master_options.h"
 #include "app/worker_options.h"
 #include "base/strings.h"
@@ -58,6 +59,8 @@ void AddServerOptions(OptionList& list, ServeOptions* o) {
   list.Switch("open-metrics", &o->open_metrics, "/metrics needs no key");
   list.Texts("cors-allow-origin", "ORIGIN", &o->cors_origins,
              "web origin whose pages may call the server, or *", CheckNotEmpty);
+  list.Texts("api", "NAME", &o->apis,
+             StrCat("an API to serve, of ", ApiNames(), "; all if none is named"), CheckApi);
   list.Bytes("max-body-bytes", &o->body_bytes_max, 1 << 10, int64_t{1} << 31,
              "largest request body; above: 413");
   list.Bytes("client-buffer-bytes", &o->client_buffer_bytes, 64 << 10, int64_t{1} << 31,

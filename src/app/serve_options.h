@@ -27,6 +27,7 @@ struct ServeOptions {
   std::string api_key_file;
   bool open_metrics = true;
   std::vector<std::string> cors_origins;
+  std::vector<std::string> apis;  // names as in apis.h; none: all
   int64_t body_bytes_max = 32 << 20;
   int64_t client_buffer_bytes = 2 << 20;
   Duration sse_ping_interval = std::chrono::seconds(15);

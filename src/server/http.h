@@ -12,6 +12,10 @@
 
 namespace staffel {
 
+struct HttpError;  // http_error.h
+// The body of an error as JSON text; pure.
+using ErrorShape = std::string (*)(const HttpError& error);
+
 struct HttpRequest {
   std::string method;  // upper case
   std::string path;    // without query; as registered, the rest of a "/*" route percent-decoded
@@ -71,6 +75,10 @@ class Router {
  public:
   virtual ~Router() = default;
   virtual void Handle(std::string method, std::string path, HttpHandler handler) = 0;
+  // The shape of the HTTP layer's own errors (no key, too large, not loaded yet, ...) on a path, or
+  // on all paths of a prefix and "/*", known or not; the longest prefix counts. Other paths have
+  // OpenAI's (http_error.h).
+  virtual void ShapeErrors(std::string path, ErrorShape shape) = 0;
 };
 
 // Threads on which JSON, templates and tokenizing run; never the engine thread.

@@ -65,8 +65,8 @@ HttpError ErrorOf(const Status& status) {
   return error;
 }
 
-void SendError(ResponseWriter& writer, const HttpError& error) {
-  writer.Send(error.status, "application/json", ErrorBody(error), error.headers);
+void SendError(ResponseWriter& writer, const HttpError& error, ErrorShape shape) {
+  writer.Send(error.status, "application/json", shape(error), error.headers);
 }
 
 }  // namespace staffel

@@ -1,4 +1,4 @@
-// Error answers in the shape of the OpenAI API:
+// Error answers, by default in the shape of the OpenAI API:
 //   {"error": {"message": str, "type": str, "param": str|null, "code": str|null}}
 // (openai-python, types/shared/error_object.py). Pure; any thread.
 #pragma once
@@ -25,7 +25,7 @@ struct HttpError {
 // "service_unavailable" for 503, "server_error" for other 5xx.
 std::string_view DefaultErrorType(int http_status);
 
-// The body as JSON. Bytes that are not UTF-8 become U+FFFD. Also the data of an SSE error event.
+// OpenAI's shape. Bytes that are not UTF-8 become U+FFFD. Also the data of an SSE error event.
 std::string ErrorBody(const HttpError& error);
 
 // The treatment of a status code as `staffel/status.h` lists it: the caller's mistakes 400
@@ -34,6 +34,6 @@ std::string ErrorBody(const HttpError& error);
 HttpError ErrorOf(const Status& status);
 
 // Sends it as application/json.
-void SendError(ResponseWriter& writer, const HttpError& error);
+void SendError(ResponseWriter& writer, const HttpError& error, ErrorShape shape = ErrorBody);
 
 }  // namespace staffel

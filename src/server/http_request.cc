@@ -55,12 +55,12 @@ void HttpConnection::ReadHead() {
   const auto& message = parser_->get();
   started_at_ = std::chrono::steady_clock::now();
   method_ = std::string(message.method_string());
-  match_ = {.route = "other"};
   head_ = {.version = static_cast<int>(message.version())};
   for (const auto& field : message) {
     head_.headers.emplace_back(Lower(field.name_string()), field.value());
   }
   target_ = ParseTarget(message.target());
+  match_ = target_ ? context_.routes.Find(method_, target_->path) : RouteMatch{.route = "other"};
   answer_bytes_ = 0;
   unread_body_ = false;
   traits_ = {.version = head_.version,
@@ -68,7 +68,8 @@ void HttpConnection::ReadHead() {
              .keep_alive = parser_->is_header_done() && parser_->keep_alive(),
              .request_id = RequestIdFor(Find(head_.headers, "x-request-id")),
              .headers = CorsHeaders(context_.options.cors_origins, head_.headers),
-             .buffer_bytes_max = context_.options.limits.stream_buffer_bytes_max};
+             .buffer_bytes_max = context_.options.limits.stream_buffer_bytes_max,
+             .error_shape = match_.error_shape};
 }
 
 void HttpConnection::OnHead() {
@@ -95,7 +96,6 @@ void HttpConnection::OnHead() {
 
 std::optional<HttpError> HttpConnection::CheckRequest() {
   const HttpServerOptions& options = context_.options;
-  if (target_) match_ = context_.routes.Find(method_, target_->path);
   if (!IsOpenRoute(options, method_, match_.route) && !context_.keys.Admits(head_.headers)) {
     return Unauthorized();
   }
@@ -191,7 +191,7 @@ void HttpConnection::Fail(HttpError error) {
   if (unread_body_) traits_.keep_alive = false;
   parser_.reset();
   BeginAnswer();
-  state_->Send(error.status, "application/json", ErrorBody(error), error.headers);
+  state_->Send(error.status, "application/json", traits_.error_shape(error), error.headers);
   Flush();
 }
 

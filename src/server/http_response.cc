@@ -174,9 +174,9 @@ void ResponseState::Abandon() {
   if (phase_ == Phase::kWaiting) {
     lock.unlock();
     HttpError error = AbandonedError();
-    Send(error.status, "application/json", ErrorBody(error), error.headers);
+    Send(error.status, "application/json", traits_.error_shape(error), error.headers);
   } else if (phase_ == Phase::kStreaming) {
-    AppendFramed(ErrorBody(AbandonedError()), {});
+    AppendFramed(traits_.error_shape(AbandonedError()), {});
     AppendStreamEnd();
     Notify(lock, std::exchange(on_disconnect_, nullptr));
   }

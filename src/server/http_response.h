@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "server/http.h"
+#include "server/http_error.h"
 #include "staffel/clock.h"
 
 namespace staffel {
@@ -25,6 +26,7 @@ struct ResponseTraits {
   std::string request_id;  // sent as x-request-id
   HttpHeaders headers;     // added to every answer
   size_t buffer_bytes_max = 2 << 20;
+  ErrorShape error_shape = ErrorBody;
 };
 
 class ResponseState {

@@ -32,10 +32,29 @@ void RouteTable::Handle(std::string method, std::string path, HttpHandler handle
   }
 }
 
+void RouteTable::ShapeErrors(std::string path, ErrorShape shape) {
+  std::unique_lock lock(mutex_);
+  if (path.ends_with(kAny)) path.pop_back();
+  shapes_[std::move(path)] = shape;
+}
+
+// With the lock held.
+ErrorShape RouteTable::ShapeOf(std::string_view path) const {
+  for (;;) {
+    if (auto it = shapes_.find(path); it != shapes_.end()) return it->second;
+    // To the next shorter prefix: "/a/b" and "/a/b/" to "/a/".
+    if (path.ends_with('/')) path.remove_suffix(1);
+    const size_t slash = path.rfind('/');
+    if (slash == std::string_view::npos) return ErrorBody;
+    path = path.substr(0, slash + 1);
+  }
+}
+
 RouteMatch RouteTable::Find(std::string_view method, std::string_view raw_path) const {
   RouteMatch match{
       .route = "other", .handler = nullptr, .path = std::string(raw_path), .allow = ""};
   std::shared_lock lock(mutex_);
+  match.error_shape = ShapeOf(raw_path);
   const Methods* methods = nullptr;
   if (auto it = exact_.find(raw_path); it != exact_.end()) {
     methods = &it->second;

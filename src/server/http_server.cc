@@ -174,6 +174,10 @@ void HttpServer::Handle(std::string method, std::string path, HttpHandler handle
   impl_->context->routes.Handle(std::move(method), std::move(path), std::move(handler));
 }
 
+void HttpServer::ShapeErrors(std::string path, ErrorShape shape) {
+  impl_->context->routes.ShapeErrors(std::move(path), shape);
+}
+
 void HttpServer::SetUnavailable(std::string reason) {
   HttpContext& context = *impl_->context;
   std::lock_guard lock(context.availability_mutex);

@@ -85,6 +85,7 @@ class HttpServer final : public Router {
   // Any thread, at any time. A path that ends in "/*" matches that prefix with any non-empty rest,
   // and HttpRequest::path then holds the rest percent-decoded. HEAD is answered by GET's handler.
   void Handle(std::string method, std::string path, HttpHandler handler) override;
+  void ShapeErrors(std::string path, ErrorShape shape) override;
 
   // Any thread. While unavailable (so at first), all but the operations routes are answered 503
   // with this reason and Retry-After.

@@ -1,6 +1,7 @@
 // What is answered to whom: routes, operations routes, errors, request ids, availability.
 #include <nlohmann/json.hpp>
 
+#include "server/http_error.h"
 #include "tests/api/http_fixture.h"
 
 namespace staffel {
@@ -75,6 +76,40 @@ TEST(HttpRoutes, WrongMethodIs405WithAllow) {
     if (std::string(method) == "HEAD") continue;
     EXPECT_EQ(ErrorOfBody(response)["code"], "method_not_allowed");
   }
+}
+
+TEST(HttpRoutes, ErrorsHaveTheShapeOfTheirPath) {
+  HttpServerOptions options = LocalOptions();
+  options.api_keys = {"secret"};
+  options.limits.body_bytes_max = 10;
+  TestServer t(std::move(options));
+  t.server.ShapeErrors("/echo", [](const HttpError& e) { return "echo " + e.message; });
+  t.server.ShapeErrors("/a/*", [](const HttpError& e) { return "a " + e.message; });
+  t.server.ShapeErrors("/a/b/*", [](const HttpError& e) { return "b " + e.message; });
+  t.server.ShapeErrors("/drop", [](const HttpError& e) { return "drop " + e.message; });
+  const std::string key = "Authorization: Bearer secret\r\n";
+  const auto ask = [&](int status, const std::string& request) {
+    RawResponse response = t.Ask(request);
+    EXPECT_EQ(response.status, status) << request;
+    EXPECT_EQ(response.header("content-type"), "application/json");
+    return response.body.substr(0, response.body.find(' '));
+  };
+  EXPECT_EQ(ask(401, Request("POST", "/echo")), "echo");
+  EXPECT_EQ(ask(405, Request("GET", "/echo?x", "", key)), "echo");
+  EXPECT_EQ(ask(413, Request("POST", "/echo", "12345678901", key)), "echo");
+  EXPECT_EQ(ask(417, Request("POST", "/echo", "", key + "Expect: wonders\r\n")), "echo");
+  EXPECT_EQ(ask(404, Request("GET", "/a/x", "", key)), "a");
+  EXPECT_EQ(ask(404, Request("GET", "/a/", "", key)), "a");
+  EXPECT_EQ(ask(401, Request("GET", "/a/b/c/d")), "b");
+  EXPECT_EQ(ask(404, Request("GET", "/a/bc", "", key)), "a");
+  EXPECT_EQ(ask(500, Request("POST", "/drop", "", key)), "drop") << "a handler that drops it";
+  for (const char* other : {"/echo/", "/a", "/", "/x/a/b", "/Echo"}) {
+    RawResponse response = t.Ask(Request("GET", other, "", key));
+    EXPECT_EQ(response.status, 404);
+    ErrorOfBody(response);
+  }
+  t.server.SetUnavailable("loading");
+  EXPECT_EQ(ask(503, Request("POST", "/echo", "", key)), "echo");
 }
 
 TEST(HttpRoutes, HeadHasTheLengthAndNoBody) {

@@ -216,7 +216,7 @@ std::string ErrorText(const ApiError& error) {
 }
 
 void SendMessagesError(ResponseWriter& writer, const ApiError& error) {
-  writer.Send(error.status, "application/json", ErrorText(error), error.headers);
+  SendError(writer, error, ErrorText);
 }
 
 }  // namespace staffel::api::anthropic

@@ -243,22 +243,17 @@ void ReadOutput(FieldReader& reader, Json& chat) {
   if (effort) chat["reasoning_effort"] = *effort == "max" ? "xhigh" : *effort;
 }
 
-void CopyFields(const Json& body, Json& chat) {
-  static constexpr std::pair<const char*, const char*> kSame[] = {
-      {"model", "model"},   {"max_tokens", "max_tokens"},   {"stop_sequences", "stop"},
-      {"stream", "stream"}, {"temperature", "temperature"}, {"top_p", "top_p"},
-      {"top_k", "top_k"}};
-  for (const auto& [ours, openai] : kSame) {
-    if (const auto value = body.find(ours); value != body.end()) chat[openai] = *value;
-  }
-}
+constexpr ClientName kSame[] = {
+    {"model", "model"},   {"max_tokens", "max_tokens"},   {"stop", "stop_sequences"},
+    {"stream", "stream"}, {"temperature", "temperature"}, {"top_p", "top_p"},
+    {"top_k", "top_k"}};
 
 }  // namespace
 
 Checked<Json> ReadMessages(const Json& body, bool max_tokens_required) {
   FieldReader reader(body);
   Json chat = Json::object();
-  CopyFields(body, chat);
+  CopyFields(body, kSame, chat);
   if (max_tokens_required && reader.Get("max_tokens") == nullptr)
     reader.Fail("max_tokens", "'max_tokens' is missing; say how long the answer may be");
   CheckFields(reader, MessagesFields());

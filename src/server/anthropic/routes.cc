@@ -65,8 +65,9 @@ void CountTokens(Call call) {
 }  // namespace
 
 void AddRoutes(Service& service, Router& router) {
-  service.Add(router, "POST", "/v1/messages", Messages, SendMessagesError);
-  service.Add(router, "POST", "/v1/messages/count_tokens", CountTokens, SendMessagesError);
+  service.Add(router, "POST", "/v1/messages", Messages, ErrorText);
+  service.Add(router, "POST", "/v1/messages/count_tokens", CountTokens, ErrorText);
+  router.ShapeErrors("/v1/messages/*", ErrorText);
 }
 
 }  // namespace staffel::api::anthropic

@@ -50,11 +50,24 @@ void CheckFields(FieldReader& reader, std::span<const Field> fields) {
   for (const Field& field : fields) {
     const Json* value = reader.Get(field.name);
     if (value == nullptr || field.use == FieldUse::kIgnored) continue;
-    if (field.use != FieldUse::kRefused) {
+    if (field.use == FieldUse::kNeutral) {
+      if (*value != Json::parse(field.fallback)) {
+        reader.Fail(
+            field.name,
+            StrCat("'", field.name, "' is not supported; leave it out, or send ", field.fallback));
+      }
+    } else if (field.use != FieldUse::kRefused) {
       CheckKind(reader, field);
     } else if (!IsEmpty(*value)) {
       reader.Fail(field.name, StrCat("'", field.name, "' is not supported: ", field.note));
     }
+  }
+}
+
+void CopyFields(const Json& client, std::span<const ClientName> names, Json& fields) {
+  for (const ClientName& name : names) {
+    const auto found = client.find(name.client);
+    if (found != client.end() && !found->is_null()) fields[std::string(name.openai)] = *found;
   }
 }
 

@@ -14,7 +14,13 @@ namespace staffel::api {
 enum class FieldKind : uint8_t { kBool, kInt, kNumber, kString, kArray, kObject, kMixed };
 
 // What becomes of a field that a client sends.
-enum class FieldUse : uint8_t { kRead, kRequired, kIgnored, kRefused };
+enum class FieldUse : uint8_t {
+  kRead,
+  kRequired,
+  kIgnored,
+  kRefused,
+  kNeutral,  // cannot be honoured: only its fallback is taken, which changes nothing
+};
 
 struct Field {
   std::string_view name;
@@ -30,6 +36,9 @@ struct Field {
 // Checks kinds and ranges of what is there, and refuses; kMixed fields are checked where they are
 // read. null counts as absent, and so do false, "" and empty lists of refused fields.
 void CheckFields(FieldReader& reader, std::span<const Field> fields);
+
+// Copies what `client` has of the named fields to `fields`, under OpenAI's names; null is absent.
+void CopyFields(const Json& client, std::span<const ClientName> names, Json& fields);
 
 // One route's body; `fields` lives as long as the program.
 struct RouteDoc {

@@ -39,6 +39,11 @@ Json SchemaOf(const Field& field) {
                                                             : StrCat("Refused: ", field.note)},
             {"x-use", field.use == FieldUse::kIgnored ? "ignored" : "refused"}};
   }
+  if (field.use == FieldUse::kNeutral) {
+    return {{"enum", Json::array({Json::parse(field.fallback), nullptr})},
+            {"default", Json::parse(field.fallback)},
+            {"description", "Not supported: only the value that changes nothing is taken."}};
+  }
   Json schema = Json::object();
   const std::string_view type = TypeOf(field.kind);
   if (!type.empty()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "answer/format.h"
@@ -18,9 +19,23 @@ class ChatTemplate;
 
 namespace staffel::api {
 
+// What a model's file says of itself, for clients that show it.
+struct ModelFacts {
+  std::string architecture;   // "llama", as the file spells it
+  std::string weight_type;    // that most parameters have: "Q4_1"
+  std::string chat_template;  // the template's source; "": the model has none that can be used
+  std::string digest;         // ModelDigest; "" for a model that is in memory only
+  int64_t parameter_count = 0;
+  int64_t file_bytes = 0;
+  int64_t context_length = 0, embedding_length = 0;  // 0: the file does not tell
+  // Of the file, but lists: keys, and values as JSON text.
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
 struct ServedModel {
   std::vector<std::string> names;  // the first is the one shown; requests may use any
   int64_t created_unix_s = 0;
+  ModelFacts facts;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
   answer::Formats formats;                      // how the model writes reasoning and calls of tools

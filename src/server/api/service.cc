@@ -15,15 +15,17 @@ std::shared_ptr<const ModelSet> Service::models() const {
 }
 
 void Service::Add(Router& router, const char* method, const char* path, Handler handler,
-                  ErrorWriter error_writer) {
+                  ErrorShape error_shape) {
+  router.ShapeErrors(path, error_shape);
   router.Handle(
       method, path,
-      [this, handler, error_writer](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
+      [this, handler, error_shape](HttpRequest request, std::shared_ptr<ResponseWriter> writer) {
         std::shared_ptr<const ModelSet> models = this->models();
         if (models == nullptr) {
-          return error_writer(
+          return SendError(
               *writer,
-              FromStatus(absl::UnavailableError("the model is loading; try again in a moment")));
+              FromStatus(absl::UnavailableError("the model is loading; try again in a moment")),
+              error_shape);
         }
         // A body can be megabytes of JSON and text: not on the thread that serves sockets.
         runner_->Post([runner = runner_, handler, models = std::move(models),

@@ -22,8 +22,6 @@ struct Call {
 class Service {
  public:
   using Handler = void (*)(Call call);
-  // Writes an error in the shape of the front; SendError is OpenAI's.
-  using ErrorWriter = void (*)(ResponseWriter& writer, const ApiError& error);
 
   // The runner outlives the service.
   explicit Service(TaskRunner* runner) : runner_(runner) {}
@@ -37,9 +35,10 @@ class Service {
   TaskRunner* runner() const { return runner_; }
 
   // Adds a route whose handler runs on the runner's threads. Until there are models it answers 503
-  // with Retry-After. The service outlives the router.
+  // with Retry-After. `error_shape` is that of the front, also for the HTTP layer's errors on this
+  // path; ErrorBody is OpenAI's. The service outlives the router.
   void Add(Router& router, const char* method, const char* path, Handler handler,
-           ErrorWriter error_writer = SendError);
+           ErrorShape error_shape = ErrorBody);
 
  private:
   TaskRunner* const runner_;

@@ -171,6 +171,7 @@ class MapRouter final : public Router {
   void Handle(std::string method, std::string path, HttpHandler handler) override {
     handlers[method + " " + path] = std::move(handler);
   }
+  void ShapeErrors(std::string, ErrorShape) override {}
   std::map<std::string, HttpHandler> handlers;
 };
 

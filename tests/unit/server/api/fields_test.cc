@@ -123,10 +123,10 @@ TEST(Fields, WrongKindsAndRefusedFieldsAreNamed) {
   for (const RouteDoc& route : AllRoutes()) {
     if (route.path == "/v1/chat/completions/render") continue;
     for (const Field& field : FieldsOf(route)) {
-      if (field.use == FieldUse::kRequired || field.kind == FieldKind::kMixed) {
-        if (field.use != FieldUse::kRefused) continue;
-      }
-      const char* wrong = field.kind == FieldKind::kBool ? "3" : "true";
+      const bool checked = field.use == FieldUse::kRefused || field.use == FieldUse::kNeutral;
+      if (!checked && (field.use == FieldUse::kRequired || field.kind == FieldKind::kMixed))
+        continue;
+      const char* wrong = field.kind == FieldKind::kBool || field.fallback == "true" ? "3" : "true";
       std::string message;
       EXPECT_EQ(StatusOf(route.path, StrCat("\"", field.name, "\":", wrong), &message), 400)
           << route.path << " " << field.name;

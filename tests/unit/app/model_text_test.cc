@@ -1,0 +1,87 @@
+#include "app/model_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "app/apis.h"
+#include "modelfile/open.h"
+#include "server/http_router.h"
+#include "tests/support/gguf_builder.h"
+
+namespace staffel {
+namespace {
+
+using ::testing::Contains;
+using testing::GgufBuilder;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Pair;
+using testing::WriteFile;
+
+TEST(ModelText, FactsOfTheFile) {
+  GgufBuilder builder;
+  builder.String("general.architecture", "llama").String("general.name", "A \"tiny\" one");
+  builder.U32("llama.context_length", 2048).U32("llama.embedding_length", 64);
+  builder.F32("llama.rope.freq_base", 10000).Bool("tokenizer.ggml.add_bos_token", false);
+  builder.String("tokenizer.ggml.model", "gpt2")
+      .String("tokenizer.ggml.pre", "smollm")
+      .Strings("tokenizer.ggml.tokens", {"a", "b"});
+  builder.Array("tokenizer.ggml.token_type", 5, std::vector<int32_t>(2, 1));
+  builder.Strings("tokenizer.ggml.merges", {});
+  builder.String("tokenizer.chat_template", "{{ messages[0].content }}");
+  builder.Tensor("norm", {8}, 0, std::string(32, 'x'));
+  builder.Tensor("weights", {32, 3}, 8, std::string(102, 'x'));
+  const std::string path = ::testing::TempDir() + "/staffel-facts.gguf";
+  WriteFile(path, builder.Build());
+  const auto file = OpenModelFile(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const Result<ModelText> text = LoadModelText(**file, "");
+  std::remove(path.c_str());
+  ASSERT_TRUE(text.ok()) << text.status();
+
+  const api::ModelFacts& facts = text->facts;
+  EXPECT_EQ(facts.architecture, "llama");
+  EXPECT_EQ(facts.weight_type, "Q8_0");
+  EXPECT_EQ(facts.parameter_count, 8 + 96);
+  EXPECT_EQ(facts.context_length, 2048);
+  EXPECT_EQ(facts.embedding_length, 64);
+  EXPECT_EQ(facts.file_bytes, (*file)->file_bytes());
+  EXPECT_EQ(facts.digest.size(), 64u);
+  EXPECT_EQ(facts.chat_template, "{{ messages[0].content }}");
+  EXPECT_THAT(facts.metadata, Contains(Pair("general.name", R"("A \"tiny\" one")")));
+  EXPECT_THAT(facts.metadata, Contains(Pair("llama.context_length", "2048")));
+  EXPECT_THAT(facts.metadata, Contains(Pair("llama.rope.freq_base", "10000.0")));
+  EXPECT_THAT(facts.metadata, Contains(Pair("tokenizer.ggml.add_bos_token", "false")));
+  for (const auto& [key, value] : facts.metadata) {
+    EXPECT_NE(key, "tokenizer.ggml.tokens") << "lists are left out";
+    EXPECT_NE(key, "tokenizer.chat_template");
+  }
+}
+
+TEST(Apis, OnlyTheNamedOnesAreServed) {
+  struct NoRunner final : TaskRunner {
+    void Post(std::function<void()>) override {}
+    void PostShort(std::function<void()>) override {}
+    void WakeForShort() override {}
+  } runner;
+  api::Service service(&runner);
+  RouteTable all, one;
+  AddApis({}, service, all);
+  AddApis({"anthropic"}, service, one);
+  EXPECT_TRUE(all.Find("POST", "/v1/chat/completions").handler);
+  EXPECT_TRUE(all.Find("POST", "/v1/messages").handler);
+  EXPECT_FALSE(one.Find("POST", "/v1/chat/completions").handler);
+  EXPECT_TRUE(one.Find("POST", "/v1/messages").handler);
+  EXPECT_TRUE(one.Find("GET", "/openapi.json").handler);
+  const HttpError error{.status = 404, .message = "none"};
+  EXPECT_THAT(one.Find("GET", "/v1/messages/batches").error_shape(error),
+              HasSubstr("not_found_error"));
+  EXPECT_THAT(one.Find("GET", "/v1/other").error_shape(error), Not(HasSubstr("not_found_error")));
+  EXPECT_TRUE(CheckApi("openai").ok());
+  EXPECT_THAT(std::string(CheckApi("openapi").message()), HasSubstr("openai, anthropic"));
+}
+
+}  // namespace
+}  // namespace staffel
