@@ -90,6 +90,8 @@ struct SampledToken {
   // What the sequence's grammar wants behind `token`, in this order. If the plans in flight draw
   // on, they draw these; else the master may take them as known (ForcedToken).
   std::vector<TokenId> forced;
+  // The grammar allows nothing but stop tokens: `token` ends the sequence before min_tokens, too.
+  bool complete = false;
 };
 
 struct PromptLogprobs {

@@ -163,7 +163,7 @@ void Scheduler::TakeToken(Sequence* sequence, SampledToken& sampled,
     return;
   }
   std::vector<GeneratedToken> tokens;
-  std::optional<FinishReason> finish = AppendToken(sequence, sampled.token.token);
+  std::optional<FinishReason> finish = AppendToken(sequence, sampled.token.token, sampled.complete);
   tokens.push_back(std::move(sampled.token));
   sequence->awaits_forced = !finish && sequence->promised > 0 &&
                             static_cast<int>(sampled.forced.size()) > sequence->promised;
@@ -171,7 +171,7 @@ void Scheduler::TakeToken(Sequence* sequence, SampledToken& sampled,
   if (sequence->promised > 0 && !IsMutant(Mutant::kForceInFlight)) sampled.forced.clear();
   for (TokenId token : sampled.forced) {
     if (finish && !IsMutant(Mutant::kForceBeyondMaxTokens)) break;
-    finish = AppendToken(sequence, token);
+    finish = AppendToken(sequence, token, /*complete=*/false);
     tokens.push_back({token});
     ++sequence->forced_untold;
     sequence->follows_forced = true;
@@ -186,10 +186,12 @@ void Scheduler::TakeToken(Sequence* sequence, SampledToken& sampled,
   events.push_back(std::move(event));
 }
 
-std::optional<FinishReason> Scheduler::AppendToken(Sequence* sequence, TokenId token) {
+std::optional<FinishReason> Scheduler::AppendToken(Sequence* sequence, TokenId token,
+                                                   bool complete) {
   const GenerateRequest& spec = sequence->request->spec;
   const bool stops =
-      sequence->generated() >= spec.min_tokens && !IsMutant(Mutant::kIgnoreStopToken) &&
+      (complete || sequence->generated() >= spec.min_tokens) &&
+      !IsMutant(Mutant::kIgnoreStopToken) &&
       std::find(spec.stop_tokens.begin(), spec.stop_tokens.end(), token) != spec.stop_tokens.end();
   sequence->tokens.push_back(token);
   ++stats_.generation_tokens;

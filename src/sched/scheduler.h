@@ -150,7 +150,7 @@ class Scheduler {
   void Fork(const Sequence& leader, Sequence* sibling, std::vector<SeqEvent>& events);
   void TakeToken(Sequence* sequence, SampledToken& sampled, std::vector<SeqEvent>& events);
   // The reason if the sequence ends with it.
-  std::optional<FinishReason> AppendToken(Sequence* sequence, TokenId token);
+  std::optional<FinishReason> AppendToken(Sequence* sequence, TokenId token, bool complete);
   void LeaveStep(Sequence* sequence, std::vector<SeqEvent>& events);
 
   // scheduler.cc: life of a sequence

@@ -230,12 +230,12 @@ SampledToken Worker::DrawToken(Slot slot, absl::Span<float> logits) {
   if (!mask.ok()) return {slot, GeneratedToken{0}, mask.status(), {}};
   context.allowed = mask->get();
   // Where a grammar allows nothing but the end, it goes before min_tokens.
-  if (context.allowed != nullptr && AllowsOnly(*context.allowed, context.banned)) {
-    context.banned = {};
-  }
+  const bool complete = !context.banned.empty() && context.allowed != nullptr &&
+                        AllowsOnly(*context.allowed, context.banned);
+  if (complete) context.banned = {};
   Result<GeneratedToken> drawn = sampler_.Draw(logits, context);
   if (!drawn.ok()) return {slot, GeneratedToken{0}, drawn.status(), {}};
-  return {slot, *std::move(drawn), absl::OkStatus(), {}};
+  return {slot, *std::move(drawn), absl::OkStatus(), {}, complete};
 }
 
 }  // namespace staffel

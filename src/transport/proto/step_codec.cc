@@ -308,6 +308,7 @@ void Write(const StepOutcome& outcome, proto::StepOutcome& out) {
     WriteTop(sampled.token.top, *added.mutable_top());
     if (!sampled.error.ok()) WriteStatus(sampled.error, *added.mutable_error());
     added.mutable_forced()->Add(sampled.forced.begin(), sampled.forced.end());
+    added.set_complete(sampled.complete);
   }
   for (const PromptLogprobs& logprobs : outcome.prompt_logprobs) {
     proto::PromptLogprobs& added = *out.add_prompt_logprobs();
@@ -337,6 +338,7 @@ Result<StepOutcome> Read(const proto::StepOutcome& in) {
     added.token.top = ReadTop(sampled.top(), numbers);
     added.error = ReadStatus(sampled.error());
     added.forced = numbers.Tokens(sampled.forced());
+    added.complete = sampled.complete();
   }
   for (const proto::PromptLogprobs& logprobs : in.prompt_logprobs()) {
     PromptLogprobs& added = outcome.prompt_logprobs.emplace_back();

@@ -65,6 +65,7 @@ class Harness {
       if (chunk.samples) {
         outcome.sampled.push_back({.slot = chunk.slot, .token = {.token = draw(chunk)}});
         if (forced) outcome.sampled.back().forced = forced(chunk);
+        if (complete) outcome.sampled.back().complete = complete(chunk);
       }
       if (!chunk.prompt_logprobs) continue;
       const int end = std::min(chunk.start + chunk.count, prompt_counts_[chunk.slot.value] - 1);
@@ -137,6 +138,7 @@ class Harness {
   int64_t computed_tokens = 0;  // planned so far
   std::function<TokenId(const Chunk&)> draw = [](const Chunk&) { return 7; };
   std::function<std::vector<TokenId>(const Chunk&)> forced;  // behind what is drawn
+  std::function<bool(const Chunk&)> complete;
   std::function<double(const StepPlan&)> step_seconds;
 
  private:

@@ -337,6 +337,17 @@ TEST(Forced, MaxTokensAndStopTokensEndThem) {
   EXPECT_EQ(h.free_blocks(), 64);
 }
 
+TEST(Forced, ACompleteAnswerEndsBeforeMinTokens) {
+  Harness h(SmallConfig());
+  h.draw = [](const Chunk& chunk) { return chunk.start + chunk.count == 6 ? 7 : 1; };
+  h.complete = [](const Chunk& chunk) { return chunk.start + chunk.count == 6; };
+  const RequestId id =
+      h.Submit({.prompt = Tokens(90, 4), .max_tokens = 9, .min_tokens = 8, .stop_tokens = {7}});
+  h.RunToEnd();
+  EXPECT_EQ(h.TextOf(id).size(), 3u);
+  EXPECT_EQ(h.FinishOf(id), "stop");
+}
+
 // Two draws are in flight: the second brings the first forced token, and waits for no third.
 TEST(Forced, DrawsInFlightBringTheFirst) {
   Config config = SmallConfig();

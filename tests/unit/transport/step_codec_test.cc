@@ -96,6 +96,8 @@ class Maker {
     for (int i = Count(5); i > 0; --i) {
       outcome.sampled.push_back({Slot(Number()), {Number(), Float(), Top()}, absl::OkStatus()});
       if (Bool()) outcome.sampled.back().error = absl::InternalError("NaN");
+      for (int n = Count(3); n > 0; --n) outcome.sampled.back().forced.push_back(Number());
+      outcome.sampled.back().complete = Bool();
     }
     for (int i = Count(3); i > 0; --i) {
       PromptLogprobs& logprobs = outcome.prompt_logprobs.emplace_back();
@@ -237,6 +239,8 @@ void ExpectEqual(const StepOutcome& a, const StepOutcome& b) {
     EXPECT_EQ(a.sampled[i].token.token, b.sampled[i].token.token);
     EXPECT_EQ(a.sampled[i].token.logprob, b.sampled[i].token.logprob);
     ExpectEqual(a.sampled[i].token.top, b.sampled[i].token.top);
+    EXPECT_EQ(a.sampled[i].forced, b.sampled[i].forced);
+    EXPECT_EQ(a.sampled[i].complete, b.sampled[i].complete);
   }
   ASSERT_EQ(a.prompt_logprobs.size(), b.prompt_logprobs.size());
   for (size_t i = 0; i < a.prompt_logprobs.size(); ++i) {

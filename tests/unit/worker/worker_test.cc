@@ -338,7 +338,9 @@ TEST_F(WorkerTest, GrammarsDecideWhatIsDrawn) {
   ASSERT_TRUE(outcome.status.ok()) << outcome.status;
   ASSERT_EQ(outcome.sampled.size(), 4u);
   EXPECT_EQ(outcome.sampled[0].token.token, 10);
+  EXPECT_TRUE(outcome.sampled[0].complete);
   EXPECT_EQ(outcome.sampled[1].token.token, 12);
+  EXPECT_FALSE(outcome.sampled[1].complete);
   EXPECT_EQ(outcome.sampled[2].token.token, FakeExecutable::Next({1, 2, 3}));
   EXPECT_THAT(std::string(outcome.sampled[3].error.message()), HasSubstr("it is bad"));
   plan = Plan();
