@@ -11,6 +11,8 @@
 #include "app/service_notify.h"
 #include "app/version.h"
 #include "base/strings.h"
+#include "server/grpc/server.h"
+#include "transport/grpc/endpoint.h"
 
 namespace staffel {
 namespace {
@@ -65,15 +67,58 @@ Front::Front(const ServeOptions& options)
 
 Status Front::Start(const std::string& reason) {
   STAFFEL_RETURN_IF_ERROR(server_.Bind());
-  server_.SetUnavailable(reason);
+  STAFFEL_RETURN_IF_ERROR(StartGrpc());
+  SetUnavailable(reason);
   server_.Start(kIoThreads);
   return absl::OkStatus();
+}
+
+Status Front::StartGrpc() {
+  if (options_.grpc_port < 0) return absl::OkStatus();
+  InitGrpcLog();
+  GrpcServerOptions grpc;
+  grpc.hosts = options_.grpc_hosts.empty() ? options_.hosts : options_.grpc_hosts;
+  grpc.port = options_.grpc_port;
+  STAFFEL_ASSIGN_OR_RETURN(
+      grpc.credentials,
+      MakeServerCredentials({options_.grpc_tls_cert, options_.grpc_tls_key, options_.grpc_tls_ca}));
+  const HttpServerOptions http = ServerOptions(options_);
+  grpc.api_keys = http.api_keys;
+  grpc.message_bytes_max = http.limits.body_bytes_max;
+  grpc.messages_bytes_max = http.limits.bodies_bytes_max;
+  grpc.buffer_bytes_max = http.limits.stream_buffer_bytes_max;
+  grpc.write_timeout = http.timeouts.write;
+  grpc_ = std::make_unique<GrpcServer>(std::move(grpc), &pool_, &metrics_);
+  return grpc_->Start();
+}
+
+void Front::SetUnavailable(const std::string& reason) {
+  server_.SetUnavailable(reason);
+  if (grpc_) grpc_->SetUnavailable(reason);
+}
+
+void Front::SetAvailable(const std::function<Status()>& health,
+                         std::function<std::string()> degraded) {
+  server_.SetAvailable(health, std::move(degraded));
+  if (grpc_) grpc_->SetAvailable(health);
+}
+
+void Front::Shutdown(Duration deadline) {
+  const Time end = SystemClock().Now() + deadline;
+  server_.StopAccepting();
+  if (grpc_) grpc_->Shutdown(deadline);
+  server_.Shutdown(std::max(Duration::zero(), end - SystemClock().Now()));
 }
 
 void Front::LogReady(const ModelText& text, Duration took) {
   std::string addresses;
   for (const std::string& address : server_.addresses()) {
     StrAppend(addresses, addresses.empty() ? "" : ", ", address);
+  }
+  if (grpc_) {
+    for (const std::string& address : grpc_->addresses()) {
+      StrAppend(addresses, ", grpc://", address);
+    }
   }
   spdlog::info("ready in {:.2f} s, listening on {}", std::chrono::duration<double>(took).count(),
                addresses);
@@ -99,7 +144,7 @@ void LoadingProgress::Report(double share) {
   const int percent = static_cast<int>(std::clamp(share, 0.0, 1.0) * 100);
   if (percent == percent_) return;
   percent_ = percent;
-  server_->SetUnavailable(StrCat("The model is being loaded (", percent, " %)."));
+  front_->SetUnavailable(StrCat("The model is being loaded (", percent, " %)."));
   const Time now = SystemClock().Now();
   if (now - logged_ < std::chrono::seconds(1)) return;
   logged_ = now;
@@ -127,14 +172,14 @@ std::string WaitForEnd(StopSignals& signals, const std::function<Status()>& heal
   }
 }
 
-void Drain(HttpServer& server, const std::vector<Engine*>& engines, Duration timeout) {
+void Drain(Front& front, const std::vector<Engine*>& engines, Duration timeout) {
   NotifyService("STOPPING=1\nSTATUS=finishing requests");
-  server.SetUnavailable("The server is stopping.");
+  front.SetUnavailable("The server is stopping.");
   const Time deadline = SystemClock().Now() + timeout;
   for (Engine* engine : engines) engine->Drain(deadline);
   // Past the deadline engines end what is left; that takes a step at most.
   for (Engine* engine : engines) engine->WaitUntilIdle(deadline + kGoodbye);
-  server.Shutdown(kGoodbye);
+  front.Shutdown(kGoodbye);
 }
 
 int Refuse(const ServeOptions& options, const Status& status, int exit_code) {

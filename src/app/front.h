@@ -1,5 +1,5 @@
-// The HTTP side of a server process, whatever computes behind it: sockets, metrics, the routes of
-// all APIs, and the words for the log and the service manager.
+// The clients' side of a server process, whatever computes behind it: sockets, metrics, the routes
+// of HTTP, the methods of gRPC, and the words for the log and the service manager.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include "app/stop_signals.h"
 #include "engine/engine.h"
 #include "server/api/service.h"
+#include "server/grpc/server.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
 #include "server/task_pool.h"
@@ -23,11 +24,18 @@ class Front {
   // `options` outlives the front.
   explicit Front(const ServeOptions& options);
 
-  // Takes the port, so that it is known at once whether it can be had, and answers 503 with
-  // `reason` from then on. Routes are added before. InvalidArgument: an option is wrong.
+  // Takes the ports, so that it is known at once whether they can be had, and answers 503
+  // with `reason` from then on. Routes are added before. InvalidArgument: an option is wrong.
   Status Start(const std::string& reason);
 
   HttpServer& server() { return server_; }
+  // Of both servers, see HttpServer. Any thread.
+  void SetUnavailable(const std::string& reason);
+  void SetAvailable(const std::function<Status()>& health,
+                    std::function<std::string()> degraded = nullptr);
+  // See both servers: no client is left afterwards.
+  void Shutdown(Duration deadline);
+
   Metrics& metrics() { return metrics_; }
   api::Service& service() { return service_; }
 
@@ -38,21 +46,24 @@ class Front {
   void LogReady(const ModelText& text, Duration took);
 
  private:
+  Status StartGrpc();
+
   const ServeOptions& options_;
   Metrics metrics_;
   TaskPool pool_;
   api::Service service_;
   HttpServer server_;
+  std::unique_ptr<GrpcServer> grpc_;  // null: there is none
 };
 
 // Tells /health, the log and the service manager how far loading is.
 class LoadingProgress {
  public:
-  explicit LoadingProgress(HttpServer* server) : server_(server) {}
+  explicit LoadingProgress(Front* front) : front_(front) {}
   void Report(double share);
 
  private:
-  HttpServer* const server_;
+  Front* const front_;
   int percent_ = -1;
   Time logged_ = SystemClock().Now();
 };
@@ -66,7 +77,7 @@ std::string WaitForEnd(StopSignals& signals, const std::function<Status()>& heal
 
 // Service manager and clients are told; new requests get 503 from here on, those that run have
 // until the deadline.
-void Drain(HttpServer& server, const std::vector<Engine*>& engines, Duration timeout);
+void Drain(Front& front, const std::vector<Engine*>& engines, Duration timeout);
 
 // Errors after logging has begun: a sentence, or a JSON line where the log is JSON. Returns
 // `exit_code`.

@@ -248,8 +248,7 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
   publisher.Attach(cluster->get());
   publisher.Publish();
   // From here on routes say themselves which model they wait for.
-  front.server().SetAvailable([&] { return publisher.health(); },
-                              [&] { return publisher.degraded(); });
+  front.SetAvailable([&] { return publisher.health(); }, [&] { return publisher.degraded(); });
   (*cluster)->Start();
   std::unique_ptr<LocalWorkers> workers;
   const auto stop = [&] {
@@ -262,7 +261,7 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
     local->token = listen.token;
     Result<std::unique_ptr<LocalWorkers>> started = LocalWorkers::Start(*std::move(local));
     if (!started.ok()) {
-      front.server().Shutdown(Duration::zero());  // its handlers ask the cluster
+      front.Shutdown(Duration::zero());  // its handlers ask the cluster
       stop();
       return Refuse(options.front, started.status(), kExitFailure);
     }
@@ -280,7 +279,7 @@ int ServeCluster(const MasterOptions& options, std::optional<LocalWorkerOptions>
   spdlog::info(
       "{}: finishing requests, at most {} s; a second signal ends at once", reason,
       std::chrono::duration_cast<std::chrono::seconds>(options.front.drain_timeout).count());
-  Drain(front.server(), AllEngines(**cluster), options.front.drain_timeout);
+  Drain(front, AllEngines(**cluster), options.front.drain_timeout);
   stop();
   spdlog::info("stopped");
   return kExitOk;

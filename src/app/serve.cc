@@ -28,10 +28,9 @@ int Serve(const ServeOptions& options) {
   if (const Status status = front.Start("The model is being loaded."); !status.ok()) {
     return Refuse(options, status, absl::IsInvalidArgument(status) ? kExitUsage : kExitFailure);
   }
-  HttpServer& server = front.server();
-  spdlog::info("staffel {}, loading {}, port {}", Version(), options.model, server.port());
+  spdlog::info("staffel {}, loading {}, port {}", Version(), options.model, front.server().port());
 
-  LoadingProgress progress(&server);
+  LoadingProgress progress(&front);
   std::atomic<bool> lost = false;
   const Result<std::shared_ptr<Replica>> loaded = Replica::Load(
       options, {.progress = [&](double share) { progress.Report(share); },
@@ -62,7 +61,7 @@ int Serve(const ServeOptions& options) {
   model->metrics = front.metrics().AddModel(names.front(), [engine] { return engine->stats(); });
   front.service().SetModels(
       std::make_shared<api::ModelSet>(api::ModelSet{.served = {std::move(model)}, .pending = {}}));
-  server.SetAvailable([engine] { return engine->health(); });
+  front.SetAvailable([engine] { return engine->health(); });
   signals.EndAtFirst(false);
   spdlog::info("{}", replica->description());
   front.LogReady(replica->text(), SystemClock().Now() - begin);
@@ -72,7 +71,7 @@ int Serve(const ServeOptions& options) {
   const std::string reason = WaitForEnd(signals, [&] { return engine->health(); });
   spdlog::info("{}: finishing requests, at most {} s; a second signal ends at once", reason,
                std::chrono::duration_cast<std::chrono::seconds>(options.drain_timeout).count());
-  Drain(server, {engine.get()}, options.drain_timeout);
+  Drain(front, {engine.get()}, options.drain_timeout);
   engine->Stop();
   spdlog::info("stopped");
   return lost ? kExitFailure : kExitOk;

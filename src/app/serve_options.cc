@@ -25,6 +25,24 @@ Status CheckBlockSize(int block_size) {
       StrCat("--block-size is ", block_size, "; it must be a power of two, such as 16"));
 }
 
+Status CheckGrpc(const ServeOptions& options) {
+  const bool tls = !options.grpc_tls_cert.empty() || !options.grpc_tls_key.empty() ||
+                   !options.grpc_tls_ca.empty();
+  if (options.grpc_port < 0 && (tls || !options.grpc_hosts.empty())) {
+    return absl::InvalidArgumentError(
+        "there are options of the gRPC API, but no --grpc-port, which switches it on");
+  }
+  if (tls && (options.grpc_tls_cert.empty() || options.grpc_tls_key.empty())) {
+    return absl::InvalidArgumentError(
+        "TLS of the gRPC port needs both --grpc-tls-cert and --grpc-tls-key");
+  }
+  if (options.grpc_port > 0 && options.grpc_port == options.port) {
+    return absl::InvalidArgumentError(
+        StrCat("--grpc-port and --port are both ", options.port, "; give them different ports"));
+  }
+  return absl::OkStatus();
+}
+
 // One key a line; blank lines and lines that begin with '#' are passed over.
 Status ReadKeyFile(const std::string& path, std::vector<std::string>* keys) {
   std::ifstream in(path);
@@ -52,6 +70,14 @@ void AddServerOptions(OptionList& list, ServeOptions* o) {
              CheckNotEmpty);
   list.Integer("port", "PORT", &o->port, 0, 65535, "port to listen on; 0: any free one");
   list.Text("unix-socket", "PATH", &o->unix_socket, "also listen on this local socket");
+  list.Integer("grpc-port", "PORT", &o->grpc_port, -1, 65535,
+               "port of the gRPC API; 0: any free one; -1: none");
+  list.Texts("grpc-host", "ADDRESS", &o->grpc_hosts,
+             "address or name for it; default: those of --host", CheckNotEmpty);
+  list.Text("grpc-tls-cert", "FILE", &o->grpc_tls_cert, "certificate of the gRPC port, PEM");
+  list.Text("grpc-tls-key", "FILE", &o->grpc_tls_key, "its key, PEM");
+  list.Text("grpc-tls-ca", "FILE", &o->grpc_tls_ca,
+            "with it, gRPC clients must show a certificate that this one has signed (mTLS)");
   list.Texts("api-key", "KEY", &o->api_keys, "key that clients must send as bearer token",
              CheckNotEmpty);
   list.Text("api-key-file", "FILE", &o->api_key_file,
@@ -62,7 +88,7 @@ void AddServerOptions(OptionList& list, ServeOptions* o) {
   list.Texts("api", "NAME", &o->apis,
              StrCat("an API to serve, of ", ApiNames(), "; all if none is named"), CheckApi);
   list.Bytes("max-body-bytes", &o->body_bytes_max, 1 << 10, int64_t{1} << 31,
-             "largest request body; above: 413");
+             "largest request body or gRPC message; above: 413, RESOURCE_EXHAUSTED");
   list.Bytes("client-buffer-bytes", &o->client_buffer_bytes, 64 << 10, int64_t{1} << 31,
              "unsent bytes of one stream after which its slow client is dropped");
   list.Time("sse-ping-interval", &o->sse_ping_interval, kZero, day,
@@ -194,6 +220,7 @@ Status FinishServeOptions(ServeOptions* options) {
         "no model is given; name a GGUF file: staffel serve model.gguf");
   }
   STAFFEL_RETURN_IF_ERROR(FinishModelOptions(*options));
+  STAFFEL_RETURN_IF_ERROR(CheckGrpc(*options));
   if (!options->api_key_file.empty()) {
     STAFFEL_RETURN_IF_ERROR(ReadKeyFile(options->api_key_file, &options->api_keys));
   }

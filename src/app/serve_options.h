@@ -23,6 +23,9 @@ struct ServeOptions {
   std::vector<std::string> hosts = {"0.0.0.0"};
   int port = 8000;
   std::string unix_socket;
+  std::vector<std::string> grpc_hosts;  // empty: as `hosts`
+  int grpc_port = -1;                   // -1: no gRPC
+  std::string grpc_tls_cert, grpc_tls_key, grpc_tls_ca;
   std::vector<std::string> api_keys;
   std::string api_key_file;
   bool open_metrics = true;

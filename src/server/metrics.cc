@@ -163,6 +163,7 @@ struct Metrics::Impl {
   std::string version;
   prometheus::Registry registry{prometheus::Registry::InsertBehavior::Merge};
   prometheus::Family<prometheus::Counter>* http_requests = nullptr;
+  prometheus::Family<prometheus::Counter>* grpc_calls = nullptr;
   mutable std::mutex mutex;
   std::vector<std::unique_ptr<ModelSeries>> models;                  // guarded by mutex
   std::function<int()> connections;                                  // guarded by mutex
@@ -177,6 +178,10 @@ Metrics::Metrics(std::string_view version) : impl_(std::make_unique<Impl>()) {
                                   "HTTP answers by method, route and status; 499: the client "
                                   "went away before it had one.")
                               .Register(impl_->registry);
+  impl_->grpc_calls = &prometheus::BuildCounter()
+                           .Name("staffel_grpc_calls_total")
+                           .Help("gRPC calls that have ended, by method and status code.")
+                           .Register(impl_->registry);
 }
 
 Metrics::~Metrics() = default;
@@ -193,6 +198,11 @@ void Metrics::CountHttpRequest(std::string_view method, std::string_view route, 
       ->Add({{"method", std::string(method)},
              {"route", std::string(route)},
              {"status", std::to_string(status)}})
+      .Increment();
+}
+
+void Metrics::CountGrpcCall(std::string_view method, std::string_view code) {
+  impl_->grpc_calls->Add({{"method", std::string(method)}, {"code", std::string(code)}})
       .Increment();
 }
 

@@ -56,6 +56,8 @@ class Metrics {
 
   // One HTTP answer. `route` is a registered path, or "other": never what a client made up.
   void CountHttpRequest(std::string_view method, std::string_view route, int status);
+  // One gRPC call. `method` is a registered path, or "other"; `code`: "OK", "INVALID_ARGUMENT", ...
+  void CountGrpcCall(std::string_view method, std::string_view code);
   // `count` is called at every scrape.
   void SetOpenConnections(std::function<int()> count);
 

@@ -1,6 +1,7 @@
 #include "transport/grpc/endpoint.h"
 
 #include <arpa/inet.h>
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -59,6 +60,11 @@ void InitGrpcLog() {
     gpr_set_log_function([](gpr_log_func_args* message) {
       spdlog::debug("grpc {}:{}: {}", message->file, message->line, message->message);
     });
+    // Such as strings in a client's message that are not UTF-8.
+    google::protobuf::SetLogHandler(
+        [](google::protobuf::LogLevel, const char* file, int line, const std::string& message) {
+          spdlog::debug("protobuf {}:{}: {}", file, line, message);
+        });
     return true;
   }();
   (void)done;

@@ -28,8 +28,8 @@ inline constexpr char kJoinMethod[] = "/staffel.proto.Cluster/Join";
 inline constexpr char kReadModelMethod[] = "/staffel.proto.Cluster/ReadModel";
 inline constexpr char kTokenKey[] = "x-staffel-token";
 
-// gRPC's own messages go to our log, at debug level: their matter reaches us as statuses. Any
-// thread.
+// Messages of gRPC and protobuf go to our log, at debug level: their matter reaches us as statuses.
+// Any thread.
 void InitGrpcLog();
 
 // "HOST:PORT", "[ADDRESS]:PORT" (IPv6), "unix:PATH", "unix-abstract:NAME". InvalidArgument says
