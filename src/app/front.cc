@@ -11,7 +11,7 @@
 #include "app/service_notify.h"
 #include "app/version.h"
 #include "base/strings.h"
-#include "server/grpc/server.h"
+#include "server/inference/methods.h"
 #include "transport/grpc/endpoint.h"
 
 namespace staffel {
@@ -89,6 +89,8 @@ Status Front::StartGrpc() {
   grpc.buffer_bytes_max = http.limits.stream_buffer_bytes_max;
   grpc.write_timeout = http.timeouts.write;
   grpc_ = std::make_unique<GrpcServer>(std::move(grpc), &pool_, &metrics_);
+  for (GrpcMethod& method : api::inference::Methods(service_)) grpc_->Handle(std::move(method));
+  grpc_->AddService(api::inference::kServiceName);
   return grpc_->Start();
 }
 
