@@ -8,8 +8,11 @@
 #include "server/anthropic/fields.h"
 #include "server/anthropic/routes.h"
 #include "server/api/openapi.h"
+#include "server/llama/fields.h"
+#include "server/llama/routes.h"
 #include "server/openai/fields.h"
 #include "server/openai/routes.h"
+#include "server/tokenize/routes.h"
 
 namespace staffel {
 
@@ -17,6 +20,8 @@ std::span<const Api> Apis() {
   static constexpr Api kApis[] = {
       {"openai", api::openai::AddRoutes, api::openai::RouteDocs},
       {"anthropic", api::anthropic::AddRoutes, api::anthropic::RouteDocs},
+      {"llama", api::llama::AddRoutes, api::llama::RouteDocs},
+      {"tokenize", api::tokenize::AddRoutes, api::tokenize::RouteDocs},
   };
   return kApis;
 }

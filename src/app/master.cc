@@ -152,6 +152,7 @@ class Publisher {
     served.formats = model.text.formats;
     served.chat_template_problem = model.text.chat_template_problem;
     const std::vector<Engine*> engines = cluster_->engines(static_cast<int>(index));
+    served.max_sequences = model.options.max_num_seqs * static_cast<int>(engines.size());
     if (engines.size() == 1) {
       served.engine = {std::shared_ptr<EngineClient>(), engines.front()};  // the cluster owns it
     } else {

@@ -58,6 +58,7 @@ int Serve(const ServeOptions& options) {
   model->grammars = replica->grammars();
   model->engine = engine;
   model->limits = engine->limits();
+  model->max_sequences = options.max_num_seqs;
   model->metrics = front.metrics().AddModel(names.front(), [engine] { return engine->stats(); });
   front.service().SetModels(
       std::make_shared<api::ModelSet>(api::ModelSet{.served = {std::move(model)}, .pending = {}}));

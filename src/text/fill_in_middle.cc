@@ -1,5 +1,7 @@
 #include "text/fill_in_middle.h"
 
+#include "base/strings.h"
+
 namespace staffel {
 namespace {
 
@@ -71,6 +73,34 @@ Result<std::vector<TokenId>> FimPrompt(const Tokenizer& tokenizer, absl::Span<co
   prompt.insert(prompt.end(), behind.begin(), behind.end());
   prompt.push_back(spec.fim_middle);
   return prompt;
+}
+
+std::vector<TokenId> FimContext(const Tokenizer& tokenizer, absl::Span<const FimFile> files) {
+  std::vector<TokenId> context;
+  if (files.empty()) return context;
+  const auto add = [&](std::string_view text) {
+    const std::vector<TokenId> tokens =
+        tokenizer.Encode(text, /*parse_special=*/false, /*add_bos=*/false);
+    context.insert(context.end(), tokens.begin(), tokens.end());
+  };
+  const TokenizerSpec& spec = tokenizer.spec();
+  if (spec.fim_separator < 0) {
+    for (const FimFile& file : files) add(file.text);
+    return context;
+  }
+  // Neither the project nor the file with the gap has a name here.
+  if (spec.fim_repository >= 0) {
+    context.push_back(spec.fim_repository);
+    add("project\n");
+  }
+  for (const FimFile& file : files) {
+    context.push_back(spec.fim_separator);
+    add(StrCat(file.name.empty() ? "file" : file.name, "\n", file.text,
+               file.text.ends_with('\n') ? "" : "\n"));
+  }
+  context.push_back(spec.fim_separator);
+  add("file\n");
+  return context;
 }
 
 std::vector<TokenId> FimEndTokens(const TokenizerSpec& spec) {

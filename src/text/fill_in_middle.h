@@ -2,9 +2,11 @@
 // announced by a control token. Pure.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "staffel/status.h"
 #include "staffel/tokenizer.h"
 
@@ -21,6 +23,15 @@ Result<std::vector<TokenId>> FimPrompt(const Tokenizer& tokenizer, std::string_v
 // The same for a prefix that is tokens already.
 Result<std::vector<TokenId>> FimPrompt(const Tokenizer& tokenizer, absl::Span<const TokenId> prefix,
                                        std::string_view suffix);
+
+// Another file of the project that the gap is in.
+struct FimFile {
+  std::string name, text;
+};
+
+// What stands in front of such a prompt (behind bos) to show the model other files: each under its
+// name, behind the token that sets files apart, or just the texts where the vocabulary has none.
+std::vector<TokenId> FimContext(const Tokenizer& tokenizer, absl::Span<const FimFile> files);
 
 // Tokens that end the middle besides the end tokens: the model goes on to another file.
 std::vector<TokenId> FimEndTokens(const TokenizerSpec& spec);

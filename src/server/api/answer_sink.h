@@ -20,21 +20,11 @@
 #include "absl/types/span.h"
 #include "server/api/api_error.h"
 #include "server/api/choice_decoder.h"
+#include "server/api/usage.h"
 #include "server/http.h"
-#include "staffel/clock.h"
 #include "staffel/request.h"
 
 namespace staffel::api {
-
-// What an answer took, over all its prompts and choices.
-struct Usage {
-  int64_t prompt_tokens = 0;
-  int64_t completion_tokens = 0;  // every drawn token, stop tokens included
-  int64_t reasoning_tokens = 0;   // of these
-  int64_t cached_tokens = 0;      // of the prompts: found in the prefix cache
-  Duration prompt_time{};  // until the first token of any choice, waiting in the queue included
-  Duration answer_time{};  // from there to the end
-};
 
 // One of the n answers to a prompt.
 struct ChoiceResult {

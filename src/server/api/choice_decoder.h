@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "answer/delta.h"
 #include "answer/parser.h"
+#include "server/api/usage.h"
 #include "staffel/request.h"
 #include "staffel/tokenizer.h"
 #include "text/decode_stream.h"
@@ -29,6 +30,7 @@ struct Piece {
   // With finish kStop, what ended the answer; neither where a grammar had nothing to add.
   std::optional<std::string> stop_string;
   std::optional<TokenId> stop_token;
+  Usage usage;  // of the choice up to here; a sink gets it, Take leaves it out
   bool empty() const { return text.empty() && deltas.empty() && tokens.empty() && !finish; }
 };
 

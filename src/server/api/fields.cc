@@ -19,6 +19,15 @@ bool IsEmpty(const Json& value) {
   return (value.is_array() || value.is_object()) && value.empty();
 }
 
+void CheckMembers(FieldReader& reader, const Field& field) {
+  const Json* object = reader.Object(field.name);
+  if (object == nullptr || field.members.empty()) return;
+  FieldReader members(*object, StrCat(field.name, "."));
+  CheckFields(members, field.members);
+  if (members.ok()) return;
+  reader.Fail(members.error()->param.value_or(std::string(field.name)), members.error()->message);
+}
+
 void CheckKind(FieldReader& reader, const Field& field) {
   switch (field.kind) {
     case FieldKind::kBool:
@@ -37,8 +46,7 @@ void CheckKind(FieldReader& reader, const Field& field) {
       reader.Array(field.name);
       return;
     case FieldKind::kObject:
-      reader.Object(field.name);
-      return;
+      return CheckMembers(reader, field);
     case FieldKind::kMixed:
       return;
   }
@@ -54,12 +62,12 @@ void CheckFields(FieldReader& reader, std::span<const Field> fields) {
       if (*value != Json::parse(field.fallback)) {
         reader.Fail(
             field.name,
-            StrCat("'", field.name, "' is not supported; leave it out, or send ", field.fallback));
+            StrCat("'", reader.PathOf(field.name), "' is not supported; leave it out, or send ", field.fallback));
       }
     } else if (field.use != FieldUse::kRefused) {
       CheckKind(reader, field);
     } else if (!IsEmpty(*value)) {
-      reader.Fail(field.name, StrCat("'", field.name, "' is not supported: ", field.note));
+      reader.Fail(field.name, StrCat("'", reader.PathOf(field.name), "' is not supported: ", field.note));
     }
   }
 }

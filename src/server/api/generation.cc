@@ -185,14 +185,15 @@ void Generation::ObserveTokens(Choice& choice, int token_count) {
   if (token_count == 0) return;
   Time now = Now();
   if (!first_token_) first_token_ = now;
+  if (!choice.first_token) choice.first_token = now;
+  const std::optional<Time> before = std::exchange(choice.last_token, now);
   ModelMetrics* metrics = spec_.model->metrics;
   if (metrics == nullptr) return;
-  if (!choice.last_token) {
+  if (!before) {
     metrics->ObserveTimeToFirstToken(Seconds(now - started_));
   } else {
-    metrics->ObserveInterTokenLatency(Seconds(now - *choice.last_token) / token_count);
+    metrics->ObserveInterTokenLatency(Seconds(now - *before) / token_count);
   }
-  choice.last_token = now;
 }
 
 void Generation::ObserveFinish(FinishReason reason) {
@@ -221,6 +222,7 @@ void Generation::SendPiece(int index) {
   if (spec_.gather) Append(choice.all, piece);
   // Tokens whose text is held back wait for it, so that a chunk without text is not sent for each.
   if (piece.text.empty() && piece.deltas.empty() && !piece.finish && !spec_.token_pieces) return;
+  piece.usage = UsageOf(index);
   if (!spec_.sink->WritePiece(index, piece)) CancelAll();
 }
 
@@ -247,11 +249,26 @@ ChoiceResult Generation::Result(int index) const {
   ChoiceResult result;
   result.index = index;
   result.all = choice.all;
+  result.all.usage = UsageOf(index);
   result.completion_tokens = choice.decoder.completion_tokens();
   result.echo_text = prompt.echo_text;
   result.prompt = prompt.tokens;
   result.prompt_logprobs = spec_.prompt_logprobs >= 0 ? &choice.prompt_logprobs : nullptr;
   return result;
+}
+
+Usage Generation::UsageOf(int index) const {
+  const Choice& choice = choices_[index];
+  const int prompt = index / spec_.options.n;
+  Usage usage;
+  usage.prompt_tokens = static_cast<int64_t>(spec_.prompts[prompt].tokens.size());
+  usage.completion_tokens = choice.decoder.completion_tokens();
+  usage.reasoning_tokens = choice.decoder.reasoning_tokens();
+  usage.cached_tokens = cached_tokens_[prompt];
+  const Time first = choice.first_token.value_or(Now());
+  usage.prompt_time = first - started_;
+  usage.answer_time = choice.last_token.value_or(first) - first;
+  return usage;
 }
 
 Usage Generation::TotalUsage() const {

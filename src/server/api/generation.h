@@ -57,7 +57,7 @@ class Generation final : public EventSink, public std::enable_shared_from_this<G
     Piece all;  // so far; see AnswerSink::Complete
     std::vector<PromptLogprob> prompt_logprobs;
     bool opened = false, closed = false;  // for the client
-    std::optional<Time> last_token;
+    std::optional<Time> first_token, last_token;
   };
 
   explicit Generation(GenerationSpec spec);
@@ -72,6 +72,7 @@ class Generation final : public EventSink, public std::enable_shared_from_this<G
   void FinishIfComplete();
   void Fail(const Status& error);
   ChoiceResult Result(int index) const;
+  Usage UsageOf(int index) const;
   Usage TotalUsage() const;
 
   GenerationSpec spec_;

@@ -188,6 +188,7 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& to
   options.skip_special_tokens = reader.Bool("skip_special_tokens").value_or(true);
   options.return_token_ids = reader.Bool("return_token_ids").value_or(false);
   options.return_tokens_as_token_ids = reader.Bool("return_tokens_as_token_ids").value_or(false);
+  options.timings_per_token = reader.Bool("timings_per_token").value_or(false);
   if (const Json* priority = reader.Get("priority"); priority != nullptr) {
     options.priority = static_cast<int>(reader.Int("priority", INT32_MIN, INT32_MAX).value_or(0));
   }

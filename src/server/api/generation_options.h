@@ -30,6 +30,7 @@ struct GenerationOptions {
   bool skip_special_tokens = true;
   bool return_token_ids = false;
   bool return_tokens_as_token_ids = false;
+  bool timings_per_token = false;        // llama-server's timings in each piece and at the end
   bool logprobs = false;                 // of the answer's tokens, for the client
   std::optional<int> prompt_logprobs;    // vLLM's: so many of the likeliest tokens
   std::optional<int> prompt_tokens_max;  // truncate_prompt_tokens: the last so many; -1: that fit

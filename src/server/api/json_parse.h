@@ -40,6 +40,8 @@ class FieldReader {
       : object_(object), path_(std::move(path)) {}
 
   const Json& object() const { return object_; }
+  // A field's name in errors.
+  std::string PathOf(std::string_view name) const { return path_ + std::string(name); }
   const Json* Get(std::string_view name) const;  // nullptr if absent or null
   std::optional<bool> Bool(std::string_view name);
   std::optional<int64_t> Int(std::string_view name, int64_t min, int64_t max);

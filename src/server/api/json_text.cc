@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/strings.h"
 #include "text/utf8.h"
 
 namespace staffel::api {
@@ -79,6 +80,20 @@ void AppendJsonBytes(std::string& out, std::string_view bytes) {
     out += std::to_string(static_cast<uint8_t>(bytes[i]));
   }
   out += ']';
+}
+
+double JsonNumber(float value) {
+  std::string text;
+  AppendJsonNumber(text, value);
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+std::string IdsJson(absl::Span<const TokenId> tokens) {
+  std::string out = "[";
+  for (const TokenId token : tokens) StrAppend(out, out.size() > 1 ? "," : "", token);
+  return out + "]";
 }
 
 }  // namespace staffel::api

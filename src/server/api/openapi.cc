@@ -32,6 +32,8 @@ void AddBound(Json& schema, const char* name, double bound, bool integer) {
   integer ? schema[name] = static_cast<int64_t>(bound) : schema[name] = bound;
 }
 
+Json PropertiesOf(std::span<const Field> fields);
+
 // null is always taken: it counts as absent.
 Json SchemaOf(const Field& field) {
   if (field.use == FieldUse::kRefused || field.use == FieldUse::kIgnored) {
@@ -54,8 +56,15 @@ Json SchemaOf(const Field& field) {
   AddBound(schema, "minimum", field.min, field.kind == FieldKind::kInt);
   AddBound(schema, "maximum", field.max, field.kind == FieldKind::kInt);
   if (!field.fallback.empty()) schema["default"] = Json::parse(field.fallback);
+  if (!field.members.empty()) schema["properties"] = PropertiesOf(field.members);
   schema["description"] = field.note;
   return schema;
+}
+
+Json PropertiesOf(std::span<const Field> fields) {
+  Json properties = Json::object();
+  for (const Field& field : fields) properties[std::string(field.name)] = SchemaOf(field);
+  return properties;
 }
 
 Json BodyOf(const RouteDoc& route) {

@@ -43,6 +43,7 @@ struct ServedModel {
   std::shared_ptr<grammar::Grammars> grammars;  // null: no structured output
   std::shared_ptr<EngineClient> engine;
   EngineLimits limits;
+  int max_sequences = 0;  // that run together
   ModelMetrics* metrics = nullptr;  // null: not counted; else outlives the model
 };
 

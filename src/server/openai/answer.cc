@@ -35,6 +35,7 @@ class Answer final : public HttpSink {
       text.text = piece.text;
       text.deltas = piece.deltas;
       text.tokens = piece.tokens;
+      text.usage = piece.usage;
       if (!writer().WriteEvent(format_->PieceChunk(index, text))) return false;
     }
     Piece last = piece;

@@ -94,6 +94,10 @@ constexpr Field kShared[] = {
      .kind = FieldKind::kBool,
      .note = "",
      .fallback = "false"},
+    {.name = "timings_per_token",
+     .kind = FieldKind::kBool,
+     .note = "llama-server's timings in each chunk, or in the answer",
+     .fallback = "false"},
     {.name = "prompt_logprobs",
      .kind = FieldKind::kInt,
      .note = "likeliest tokens for each prompt token",
@@ -321,27 +325,11 @@ constexpr Field kResponses[] = {
      .use = FieldUse::kRefused},
 };
 
-constexpr Field kTokenize[] = {
-    {.name = "model", .kind = FieldKind::kString, .note = "a served name"},
-    {.name = "prompt", .kind = FieldKind::kString, .note = "text; or messages"},
-    {.name = "messages", .kind = FieldKind::kArray, .note = "a conversation"},
-    {.name = "add_special_tokens", .kind = FieldKind::kBool, .note = "", .fallback = "true"},
-    {.name = "parse_special", .kind = FieldKind::kBool, .note = "", .fallback = "false"},
-    {.name = "return_token_strs", .kind = FieldKind::kBool, .note = "", .fallback = "false"},
-};
-
-constexpr Field kDetokenize[] = {
-    {.name = "model", .kind = FieldKind::kString, .note = "a served name"},
-    {.name = "tokens", .kind = FieldKind::kArray, .note = "token ids", .use = FieldUse::kRequired},
-};
-
 constexpr RouteDoc kRoutes[] = {
     {"POST", "/v1/chat/completions", "An answer to a conversation", kChat, kShared, true},
     {"POST", "/v1/completions", "What follows raw prompts", kCompletion, kShared, true},
     {"POST", "/v1/responses", "An answer in the shape of the Responses API", kResponses, {}, true},
     {"POST", "/v1/chat/completions/render", "What the model would read", kChat, kShared, false},
-    {"POST", "/tokenize", "The tokens of a text or conversation", kTokenize, {}, false},
-    {"POST", "/detokenize", "The text of tokens", kDetokenize, {}, false},
     {"GET", "/v1/models", "The served models", {}, {}, false},
     {"GET", "/v1/models/{model}", "A served model", {}, {}, false},
 };

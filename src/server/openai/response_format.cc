@@ -82,6 +82,10 @@ std::string PromptLogprobsJson(const FormatOptions& options, const ChoiceResult&
   return out + "]";
 }
 
+void AppendTimings(std::string& out, const FormatOptions& options, const Usage& usage) {
+  if (options.timings) StrAppend(out, ",\"timings\":", TimingsJson(usage));
+}
+
 void AppendFinish(std::string& out, const std::optional<FinishReason>& finish) {
   out += ",\"finish_reason\":";
   finish ? AppendJsonString(out, FinishName(*finish)) : void(out += "null");
@@ -238,7 +242,7 @@ class ChatFormat final : public ResponseFormat {
     AppendChatFinish(out, piece.finish, called_.contains(index));
     if (options_.return_token_ids) StrAppend(out, ",\"token_ids\":", IdArray(piece.tokens));
     out += "}]";
-    return End(std::move(out));
+    return End(std::move(out), &piece.usage);
   }
 
   std::string UsageChunk(const Usage& usage) const override {
@@ -263,6 +267,7 @@ class ChatFormat final : public ResponseFormat {
       StrAppend(out, ",\"prompt_token_ids\":", IdArray(choices[0].prompt));
     if (options_.prompt_logprobs && !choices.empty())
       StrAppend(out, ",\"prompt_logprobs\":", PromptLogprobsJson(options_, choices[0]));
+    AppendTimings(out, options_, usage);
     StrAppend(out, ",\"usage\":", UsageJson(usage), "}");
     return out;
   }
@@ -271,7 +276,8 @@ class ChatFormat final : public ResponseFormat {
   std::string Begin(int index) const {
     return StrCat(chunk_, ",\"choices\":[{\"index\":", index, ",\"delta\":");
   }
-  std::string End(std::string out) const {
+  std::string End(std::string out, const Usage* usage = nullptr) const {
+    if (usage != nullptr) AppendTimings(out, options_, *usage);
     out += options_.usage_in_chunks ? ",\"usage\":null}" : "}";
     return out;
   }
@@ -371,7 +377,7 @@ class CompletionFormat final : public ResponseFormat {
     std::string out = Choice(index, piece.text, logprobs,
                              options_.logprobs && !piece.tokens.empty(), piece.finish);
     if (options_.return_token_ids) StrAppend(out, ",\"token_ids\":", IdArray(piece.tokens));
-    return End(StrCat(envelope_, ",\"choices\":[", out, "}]"));
+    return End(StrCat(envelope_, ",\"choices\":[", out, "}]"), &piece.usage);
   }
 
   std::string UsageChunk(const Usage& usage) const override {
@@ -396,7 +402,9 @@ class CompletionFormat final : public ResponseFormat {
       }
       out += '}';
     }
-    StrAppend(out, "],\"usage\":", UsageJson(usage), "}");
+    out += ']';
+    AppendTimings(out, options_, usage);
+    StrAppend(out, ",\"usage\":", UsageJson(usage), "}");
     return out;
   }
 
@@ -420,7 +428,8 @@ class CompletionFormat final : public ResponseFormat {
                    entry ? &entry->top : nullptr);
     }
   }
-  std::string End(std::string out) const {
+  std::string End(std::string out, const Usage* usage = nullptr) const {
+    if (usage != nullptr) AppendTimings(out, options_, *usage);
     out += options_.usage_in_chunks ? ",\"usage\":null}" : "}";
     return out;
   }

@@ -23,6 +23,7 @@ struct FormatOptions {
   std::optional<int> prompt_logprobs;  // vLLM's prompt_logprobs, with so many of the likeliest
   bool return_token_ids = false;
   bool tokens_as_ids = false;    // tokens in log-probabilities are written "token_id:17"
+  bool timings = false;          // llama-server's, in chunks and whole answers
   bool usage_in_chunks = false;  // "usage": null on all chunks but the last
   const Tokenizer* tokenizer = nullptr;
 };

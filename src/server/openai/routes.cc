@@ -22,12 +22,6 @@ int64_t UnixSeconds() {
       .count();
 }
 
-std::string IdsJson(absl::Span<const TokenId> tokens) {
-  std::string out = "[";
-  for (TokenId token : tokens) StrAppend(out, out.size() > 1 ? "," : "", token);
-  return out + "]";
-}
-
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
 void AppendModel(std::string& out, const ServedModel& model, std::string_view name) {
@@ -55,6 +49,7 @@ FormatOptions FormatOf(const GenerationSpec& spec, std::string id, bool echo) {
           .prompt_logprobs = spec.options.prompt_logprobs,
           .return_token_ids = spec.options.return_token_ids,
           .tokens_as_ids = spec.options.return_tokens_as_token_ids,
+          .timings = spec.options.timings_per_token,
           .usage_in_chunks = spec.options.include_usage,
           .tokenizer = spec.model->tokenizer.get()};
 }
@@ -126,54 +121,6 @@ void Model(Call call) {
   call.writer->Send(200, "application/json", out);
 }
 
-void Tokenize(Call call) {
-  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
-  if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
-  const auto& [body, model] = std::get<ModelRequest>(asked);
-  FieldReader reader(body);
-  bool add_special = reader.Bool("add_special_tokens").value_or(true);
-  bool parse_special = reader.Bool("parse_special").value_or(false);
-  bool with_text = reader.Bool("return_token_strs").value_or(false);
-  std::vector<TokenId> tokens;
-  if (reader.Get("messages") != nullptr) {
-    Checked<RenderedChat> rendered = RenderChat(*model, reader);
-    if (auto* error = std::get_if<ApiError>(&rendered)) return SendError(*call.writer, *error);
-    tokens = std::get<RenderedChat>(std::move(rendered)).tokens;
-  } else {
-    std::optional<std::string> text = reader.String("prompt");
-    if (!text && reader.ok())
-      reader.Fail("prompt", "'prompt' is missing; send a string, or 'messages'");
-    if (!reader.ok()) return SendError(*call.writer, *reader.error());
-    tokens = model->tokenizer->Encode(*text, parse_special, add_special);
-  }
-  std::string out =
-      StrCat("{\"count\":", tokens.size(), ",\"max_model_len\":", model->limits.max_model_len,
-             ",\"tokens\":", IdsJson(tokens));
-  if (with_text) {
-    out += ",\"token_strs\":[";
-    for (size_t i = 0; i < tokens.size(); i++) {
-      if (i > 0) out += ',';
-      AppendJsonString(out, model->tokenizer->TokenBytes(tokens[i], /*special=*/true));
-    }
-    out += ']';
-  }
-  call.writer->Send(200, "application/json", out + "}");
-}
-
-void Detokenize(Call call) {
-  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
-  if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
-  const auto& [body, model] = std::get<ModelRequest>(asked);
-  FieldReader reader(body);
-  auto ids = reader.IntArray("tokens", 0, model->tokenizer->vocab_size() - 1);
-  if (!ids && reader.ok()) reader.Fail("tokens", "'tokens' is missing; send an array of token ids");
-  if (!reader.ok()) return SendError(*call.writer, *reader.error());
-  std::vector<TokenId> tokens(ids->begin(), ids->end());
-  std::string out = "{\"prompt\":";
-  AppendJsonString(out, model->tokenizer->Decode(tokens, /*special=*/true));
-  call.writer->Send(200, "application/json", out + "}");
-}
-
 void Render(Call call) {
   Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
   if (auto* error = std::get_if<ApiError>(&asked)) return SendError(*call.writer, *error);
@@ -196,8 +143,6 @@ void AddRoutes(Service& service, Router& router) {
   service.Add(router, "POST", "/v1/responses", Responses);
   service.Add(router, "GET", "/v1/models", Models);
   service.Add(router, "GET", "/v1/models/*", Model);
-  service.Add(router, "POST", "/tokenize", Tokenize);
-  service.Add(router, "POST", "/detokenize", Detokenize);
   service.Add(router, "POST", "/v1/chat/completions/render", Render);
 }
 

@@ -1,5 +1,4 @@
-// The OpenAI routes and their companions: chat and text completions, models, tokenize, detokenize,
-// render.
+// The OpenAI routes and their companions: chat and text completions, responses, models, render.
 #pragma once
 
 #include "server/api/service.h"

@@ -37,6 +37,24 @@ TEST(FillInMiddle, NamedTokensFrameTheTexts) {
   EXPECT_EQ(FimEndTokens(tokenizer->spec()), Ids{262});
 }
 
+TEST(FillInMiddle, OtherFilesStandInFront) {
+  const auto bytes = [](std::string_view text) {
+    Ids ids;
+    for (const char c : text) ids.push_back(3 + static_cast<uint8_t>(c));
+    return ids;
+  };
+  const auto tokenizer = Make(WithNames(TokenType::kControl));
+  const std::vector<FimFile> files = {{"a.py", "x"}, {"", "y\n"}};
+  Ids want;
+  for (const char* part : {"a.py\nx\n", "file\ny\n", "file\n"}) {
+    want.push_back(262);
+    for (const TokenId id : bytes(part)) want.push_back(id);
+  }
+  EXPECT_EQ(FimContext(*tokenizer, files), want);
+  EXPECT_EQ(FimContext(*tokenizer, {}), Ids());
+  EXPECT_EQ(FimContext(*Make(ByteVocabulary({}, {})), files), bytes("xy\n"));
+}
+
 TEST(FillInMiddle, TextsNeverBecomeControlTokens) {
   const auto tokenizer = Make(WithNames(TokenType::kControl));
   const auto prompt = FimPrompt(*tokenizer, "<|fim_middle|>", "<|im_end|>");

@@ -14,7 +14,9 @@
 #include "server/api/service.h"
 #include "server/http.h"
 #include "server/http_router.h"
+#include "server/llama/routes.h"
 #include "server/openai/routes.h"
+#include "server/tokenize/routes.h"
 #include "text/chat_template.h"
 
 namespace staffel::api {
@@ -84,9 +86,12 @@ class FakeEngine final : public EngineClient {
   }
   void Cancel(RequestId request, int index) override { cancelled.emplace_back(request, index); }
   EngineLimits limits() const override {
-    return {.max_model_len = 128, .kv_capacity_tokens = 96, .vocab_size = 258, .max_queue = 4};
+    return {.max_model_len = 128,
+            .kv_capacity_tokens = 96,
+            .vocab_size = 258,
+            .max_queue = 4};
   }
-  EngineStats stats() const override { return {}; }
+  EngineStats stats() const override { return now; }
   Status health() const override { return absl::OkStatus(); }
 
   // Sends the bytes of `text` as the next tokens of sequence `index` of the request that was
@@ -115,6 +120,7 @@ class FakeEngine final : public EngineClient {
   std::vector<std::pair<RequestId, int>> cancelled;
   Status submit_status;
   int refuse_after = 0;
+  EngineStats now;
   int cached_tokens = 0;
 };
 
@@ -189,8 +195,11 @@ struct ApiWorld {
     model->chat_template_problem = "this model has no chat template";
     model->engine = engine;
     model->limits = engine->limits();
+    model->max_sequences = 2;
     openai::AddRoutes(service, router);
     anthropic::AddRoutes(service, router);
+    llama::AddRoutes(service, router);
+    tokenize::AddRoutes(service, router);
     service.SetModels(std::make_shared<ModelSet>(ModelSet{.served = {model}, .pending = {}}));
   }
   ~ApiWorld() { engine->sinks.clear(); }  // which hold the model, and so the engine

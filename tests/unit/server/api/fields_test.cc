@@ -10,7 +10,9 @@
 #include "base/strings.h"
 #include "server/anthropic/fields.h"
 #include "server/api/openapi.h"
+#include "server/llama/fields.h"
 #include "server/openai/fields.h"
+#include "server/tokenize/routes.h"
 #include "tests/unit/server/api/fakes.h"
 
 namespace staffel::api {
@@ -18,7 +20,8 @@ namespace {
 
 std::vector<RouteDoc> AllRoutes() {
   std::vector<RouteDoc> routes;
-  for (const auto& front : {openai::RouteDocs(), anthropic::RouteDocs()})
+  for (const auto& front :
+       {openai::RouteDocs(), anthropic::RouteDocs(), llama::RouteDocs(), tokenize::RouteDocs()})
     routes.insert(routes.end(), front.begin(), front.end());
   return routes;
 }
@@ -32,8 +35,10 @@ std::vector<Field> FieldsOf(const RouteDoc& route) {
 // A body that the route takes, without and with one more field.
 std::string BodyOf(std::string_view path, const std::string& member) {
   std::string body = "{";
-  if (path == "/v1/completions" || path == "/tokenize") {
+  if (path == "/v1/completions" || path == "/tokenize" || path.starts_with("/completion")) {
     body += R"("prompt":"a")";
+  } else if (path == "/infill") {
+    body += R"("input_prefix":"a","input_suffix":"b")";
   } else if (path == "/v1/responses") {
     body += R"("input":"a")";
   } else if (path == "/detokenize") {
@@ -48,6 +53,10 @@ std::string BodyOf(std::string_view path, const std::string& member) {
 // 0: the route took it and waits for the engine.
 int StatusOf(std::string_view path, const std::string& member, std::string* message = nullptr) {
   ApiWorld world;
+  auto tokenizer = std::make_shared<ByteTokenizer>();
+  TokenizerSpec& spec = tokenizer->mutable_spec();
+  spec.fim_prefix = 1, spec.fim_suffix = 2, spec.fim_middle = 3;
+  world.model->tokenizer = tokenizer;
   const auto writer = world.Post(std::string(path), BodyOf(path, member));
   if (message != nullptr) *message = writer->body;
   return writer->status;
