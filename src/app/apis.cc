@@ -10,6 +10,8 @@
 #include "server/api/openapi.h"
 #include "server/llama/fields.h"
 #include "server/llama/routes.h"
+#include "server/ollama/fields.h"
+#include "server/ollama/routes.h"
 #include "server/openai/fields.h"
 #include "server/openai/routes.h"
 #include "server/tokenize/routes.h"
@@ -21,6 +23,7 @@ std::span<const Api> Apis() {
       {"openai", api::openai::AddRoutes, api::openai::RouteDocs},
       {"anthropic", api::anthropic::AddRoutes, api::anthropic::RouteDocs},
       {"llama", api::llama::AddRoutes, api::llama::RouteDocs},
+      {"ollama", api::ollama::AddRoutes, api::ollama::RouteDocs},
       {"tokenize", api::tokenize::AddRoutes, api::tokenize::RouteDocs},
   };
   return kApis;

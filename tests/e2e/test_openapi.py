@@ -45,18 +45,19 @@ class OpenApi(ServerTest):
                  for name in operation["requestBody"]["content"]["application/json"]["schema"]["properties"]}
         read = re.compile(r'\breader\.(?:Get|Bool|Int|Number|String|Array|Object|IntArray)\(\s*"(\w+)"')
         for file in sorted((ROOT / "src/server").glob("*/*.cc")):
-            if file.parent.name in ("api", "openai", "anthropic", "llama", "tokenize"):
+            if file.parent.name in ("api", "openai", "anthropic", "llama", "ollama", "tokenize"):
                 self.assertEqual(set(read.findall(file.read_text())) - known, set(), file.name)
 
     def test_the_documentation_names_every_field(self):
         text = (ROOT / "docs/api.md").read_text()
         words = set(re.findall(r"\w+", text))
-        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/completion", "/infill", "/tokenize"):
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/completion", "/infill", "/tokenize", "/api/chat", "/api/generate", "/api/show"):
             self.assertEqual(set(self.fields(path)) - words, set(), path)
 
     def test_what_the_document_calls_ignored_or_refused_is(self):
         for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}),
-                           ("/v1/responses", {"input": "hi", "max_output_tokens": 1}), ("/completion", {"prompt": "hi", "n_predict": 1})):
+                           ("/v1/responses", {"input": "hi", "max_output_tokens": 1}), ("/completion", {"prompt": "hi", "n_predict": 1}),
+                           ("/api/generate", {"prompt": "hi", "stream": False, "options": {"num_predict": 1}})):
             for name, schema in self.fields(path).items():
                 use = schema.get("x-use")
                 if use:

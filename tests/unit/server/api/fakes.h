@@ -15,6 +15,7 @@
 #include "server/http.h"
 #include "server/http_router.h"
 #include "server/llama/routes.h"
+#include "server/ollama/routes.h"
 #include "server/openai/routes.h"
 #include "server/tokenize/routes.h"
 #include "text/chat_template.h"
@@ -86,10 +87,7 @@ class FakeEngine final : public EngineClient {
   }
   void Cancel(RequestId request, int index) override { cancelled.emplace_back(request, index); }
   EngineLimits limits() const override {
-    return {.max_model_len = 128,
-            .kv_capacity_tokens = 96,
-            .vocab_size = 258,
-            .max_queue = 4};
+    return {.max_model_len = 128, .kv_capacity_tokens = 96, .vocab_size = 258, .max_queue = 4};
   }
   EngineStats stats() const override { return now; }
   Status health() const override { return absl::OkStatus(); }
@@ -199,6 +197,7 @@ struct ApiWorld {
     openai::AddRoutes(service, router);
     anthropic::AddRoutes(service, router);
     llama::AddRoutes(service, router);
+    ollama::AddRoutes(service, router);
     tokenize::AddRoutes(service, router);
     service.SetModels(std::make_shared<ModelSet>(ModelSet{.served = {model}, .pending = {}}));
   }

@@ -11,6 +11,7 @@
 #include "server/anthropic/fields.h"
 #include "server/api/openapi.h"
 #include "server/llama/fields.h"
+#include "server/ollama/fields.h"
 #include "server/openai/fields.h"
 #include "server/tokenize/routes.h"
 #include "tests/unit/server/api/fakes.h"
@@ -20,8 +21,8 @@ namespace {
 
 std::vector<RouteDoc> AllRoutes() {
   std::vector<RouteDoc> routes;
-  for (const auto& front :
-       {openai::RouteDocs(), anthropic::RouteDocs(), llama::RouteDocs(), tokenize::RouteDocs()})
+  for (const auto& front : {openai::RouteDocs(), anthropic::RouteDocs(), llama::RouteDocs(),
+                            ollama::RouteDocs(), tokenize::RouteDocs()})
     routes.insert(routes.end(), front.begin(), front.end());
   return routes;
 }
@@ -35,7 +36,8 @@ std::vector<Field> FieldsOf(const RouteDoc& route) {
 // A body that the route takes, without and with one more field.
 std::string BodyOf(std::string_view path, const std::string& member) {
   std::string body = "{";
-  if (path == "/v1/completions" || path == "/tokenize" || path.starts_with("/completion")) {
+  if (path == "/v1/completions" || path == "/tokenize" || path.starts_with("/completion") ||
+      path == "/api/generate") {
     body += R"("prompt":"a")";
   } else if (path == "/infill") {
     body += R"("input_prefix":"a","input_suffix":"b")";
