@@ -14,6 +14,8 @@
 #include "server/ollama/routes.h"
 #include "server/openai/fields.h"
 #include "server/openai/routes.h"
+#include "server/tgi/fields.h"
+#include "server/tgi/routes.h"
 #include "server/tokenize/routes.h"
 
 namespace staffel {
@@ -24,6 +26,7 @@ std::span<const Api> Apis() {
       {"anthropic", api::anthropic::AddRoutes, api::anthropic::RouteDocs},
       {"llama", api::llama::AddRoutes, api::llama::RouteDocs},
       {"ollama", api::ollama::AddRoutes, api::ollama::RouteDocs},
+      {"tgi", api::tgi::AddRoutes, api::tgi::RouteDocs},
       {"tokenize", api::tokenize::AddRoutes, api::tokenize::RouteDocs},
   };
   return kApis;

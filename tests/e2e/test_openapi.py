@@ -20,6 +20,11 @@ def parameters(method):
     return set(inspect.signature(method).parameters) - NOT_SENT
 
 
+def names(properties):
+    """Of fields, and of the members of those that have a table of their own."""
+    return set(properties).union(*(names(field["properties"]) for field in properties.values() if "properties" in field))
+
+
 class OpenApi(ServerTest):
     @classmethod
     def setUpClass(cls):
@@ -41,18 +46,21 @@ class OpenApi(ServerTest):
                                  "say in src/server/*/fields.cc and docs/api.md what becomes of them")
 
     def test_every_field_that_the_sources_read_is_in_a_table(self):
-        known = {name for path in self.document["paths"].values() for operation in path.values() if "requestBody" in operation
-                 for name in operation["requestBody"]["content"]["application/json"]["schema"]["properties"]}
-        read = re.compile(r'\breader\.(?:Get|Bool|Int|Number|String|Array|Object|IntArray)\(\s*"(\w+)"')
+        known = set()
+        for path in self.document["paths"].values():
+            for operation in path.values():
+                if "requestBody" in operation:
+                    known |= names(operation["requestBody"]["content"]["application/json"]["schema"]["properties"])
+        read = re.compile(r'\b(?:reader|parameters)\.(?:Get|Bool|Int|Number|String|Array|Object|IntArray)\(\s*"(\w+)"')
         for file in sorted((ROOT / "src/server").glob("*/*.cc")):
-            if file.parent.name in ("api", "openai", "anthropic", "llama", "ollama", "tokenize"):
+            if file.parent.name in ("api", "openai", "anthropic", "llama", "ollama", "tgi", "tokenize"):
                 self.assertEqual(set(read.findall(file.read_text())) - known, set(), file.name)
 
     def test_the_documentation_names_every_field(self):
         text = (ROOT / "docs/api.md").read_text()
         words = set(re.findall(r"\w+", text))
-        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/completion", "/infill", "/tokenize", "/api/chat", "/api/generate", "/api/show"):
-            self.assertEqual(set(self.fields(path)) - words, set(), path)
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/completion", "/infill", "/tokenize", "/api/chat", "/api/generate", "/api/show", "/generate"):
+            self.assertEqual(names(self.fields(path)) - words, set(), path)
 
     def test_what_the_document_calls_ignored_or_refused_is(self):
         for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}),

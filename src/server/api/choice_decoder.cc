@@ -41,7 +41,7 @@ void ChoiceDecoder::Push(const GeneratedToken& token) {
   completion_tokens_++;
   stop_token_.reset();
   if (std::binary_search(stop_tokens_.begin(), stop_tokens_.end(), token.token)) {
-    stop_token_ = token.token;
+    stop_token_ = token;
     return;
   }
   piece_.tokens.push_back(token);

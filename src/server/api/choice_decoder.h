@@ -29,7 +29,7 @@ struct Piece {
   std::optional<FinishReason> finish;  // set on the last piece
   // With finish kStop, what ended the answer; neither where a grammar had nothing to add.
   std::optional<std::string> stop_string;
-  std::optional<TokenId> stop_token;
+  std::optional<GeneratedToken> stop_token;
   Usage usage;  // of the choice up to here; a sink gets it, Take leaves it out
   bool empty() const { return text.empty() && deltas.empty() && tokens.empty() && !finish; }
 };
@@ -85,7 +85,7 @@ class ChoiceDecoder {
   std::string passed_;   // of it and those before, what the stop matcher let through
   Piece piece_;
   int completion_tokens_ = 0;
-  std::optional<TokenId> stop_token_;  // the last token was this one
+  std::optional<GeneratedToken> stop_token_;  // the last token was this one
   bool finished_ = false;
   bool engine_finished_ = false;
 };

@@ -60,14 +60,15 @@ void CheckFields(FieldReader& reader, std::span<const Field> fields) {
     if (value == nullptr || field.use == FieldUse::kIgnored) continue;
     if (field.use == FieldUse::kNeutral) {
       if (*value != Json::parse(field.fallback)) {
-        reader.Fail(
-            field.name,
-            StrCat("'", reader.PathOf(field.name), "' is not supported; leave it out, or send ", field.fallback));
+        reader.Fail(field.name,
+                    StrCat("'", reader.PathOf(field.name),
+                           "' is not supported; leave it out, or send ", field.fallback));
       }
     } else if (field.use != FieldUse::kRefused) {
       CheckKind(reader, field);
     } else if (!IsEmpty(*value)) {
-      reader.Fail(field.name, StrCat("'", reader.PathOf(field.name), "' is not supported: ", field.note));
+      reader.Fail(field.name,
+                  StrCat("'", reader.PathOf(field.name), "' is not supported: ", field.note));
     }
   }
 }

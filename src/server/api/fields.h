@@ -30,12 +30,13 @@ struct Field {
   double min = -std::numeric_limits<double>::infinity();  // of numbers
   double max = std::numeric_limits<double>::infinity();
   FieldUse use = FieldUse::kRead;
-  std::string_view schema = {};  // kMixed: JSON Schema text of what is taken
+  std::string_view schema = {};         // kMixed: JSON Schema text of what is taken
   std::span<const Field> members = {};  // kObject: of its fields, where they have a table
 };
 
-// Checks kinds and ranges of what is there, members too, and refuses; kMixed fields are checked where
-// they are read. null counts as absent, and so do false, "" and empty lists of refused fields.
+// Checks kinds and ranges of what is there, members too, and refuses; kMixed fields are checked
+// where they are read. null counts as absent, and so do false, "" and empty lists of refused
+// fields.
 void CheckFields(FieldReader& reader, std::span<const Field> fields);
 
 // Copies what `client` has of the named fields to `fields`, under OpenAI's names; null is absent.

@@ -63,6 +63,14 @@ class WishReader {
                                  ? type_field->get<std::string>()
                                  : "";
     if (type == "text") return;
+    // text-generation-inference's spelling, which its clients send in the place of OpenAI's.
+    if (type == "json" || type == "regex" || (type == "json_object" && format->contains("value"))) {
+      if (!format->contains("value"))
+        return reader_.Fail("response_format", "'response_format.value' is missing");
+      return ReadField(
+          *format, "response_format.", "value",
+          type == "regex" ? GrammarSpec::Kind::kRegex : GrammarSpec::Kind::kJsonSchema);
+    }
     GrammarSpec spec;
     if (type == "json_object") {
       // llama-server's spelling carries a schema here, too.

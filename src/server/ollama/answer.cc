@@ -172,7 +172,7 @@ class Answer final : public HttpSink {
     Json context = Json::array();
     for (const TokenId token : choice.prompt) context.push_back(token);
     for (const GeneratedToken& token : choice.all.tokens) context.push_back(token.token);
-    if (choice.all.stop_token) context.push_back(*choice.all.stop_token);
+    if (choice.all.stop_token) context.push_back(choice.all.stop_token->token);
     return context;
   }
 

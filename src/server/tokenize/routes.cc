@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "server/api/json_text.h"
 #include "server/api/prompts.h"
+#include "server/api/text_tokens.h"
 
 namespace staffel::api::tokenize {
 namespace {
@@ -18,9 +19,12 @@ constexpr Field kTokenize[] = {
     {.name = "messages", .kind = FieldKind::kArray, .note = "a conversation"},
     {.name = "add_special_tokens",
      .kind = FieldKind::kBool,
-     .note = "of prompt and messages",
+     .note = "of prompt, messages and inputs",
      .fallback = "true"},
     {.name = "return_token_strs", .kind = FieldKind::kBool, .note = "", .fallback = "false"},
+    {.name = "inputs",
+     .kind = FieldKind::kString,
+     .note = "text, in the words of text-generation-inference"},
     {.name = "content", .kind = FieldKind::kString, .note = "text, in the words of llama-server"},
     {.name = "add_special", .kind = FieldKind::kBool, .note = "of content", .fallback = "false"},
     {.name = "with_pieces", .kind = FieldKind::kBool, .note = "of content", .fallback = "false"},
@@ -37,6 +41,12 @@ constexpr Field kDetokenize[] = {
 constexpr RouteDoc kRoutes[] = {
     {"POST", "/tokenize", "The tokens of a text or conversation", kTokenize, {}, false},
     {"POST", "/detokenize", "The text of tokens", kDetokenize, {}, false},
+    {"GET",
+     "/tokenizer_info",
+     "The vocabulary's special tokens and the chat template",
+     {},
+     {},
+     false},
 };
 
 // llama-server's form. A piece that is no text is a list of its bytes.
@@ -55,6 +65,13 @@ std::string ContentTokens(const ServedModel& model, const std::string& content,
     out += '}';
   }
   return out + "]}";
+}
+
+// text-generation-inference's form.
+std::string InputsTokens(const ServedModel& model, const std::string& inputs, FieldReader& reader) {
+  const bool add_special = reader.Bool("add_special_tokens").value_or(true);
+  const auto tokens = model.tokenizer->Encode(inputs, /*parse_special=*/true, add_special);
+  return TokensInText(*model.tokenizer, inputs, tokens).dump();
 }
 
 // vLLM's form.
@@ -95,8 +112,10 @@ void Tokenize(Call call) {
   CheckFields(reader, kTokenize);
   const std::optional<std::string> content = reader.String("content");
   if (!reader.ok()) return SendError(*call.writer, *reader.error());
-  Checked<std::string> answer =
-      content ? ContentTokens(*model, *content, reader) : PromptTokens(*model, reader);
+  const std::optional<std::string> inputs = reader.String("inputs");
+  Checked<std::string> answer = content  ? ContentTokens(*model, *content, reader)
+                                : inputs ? InputsTokens(*model, *inputs, reader)
+                                         : PromptTokens(*model, reader);
   if (auto* error = std::get_if<ApiError>(&answer)) return SendError(*call.writer, *error);
   call.writer->Send(200, "application/json", std::get<std::string>(std::move(answer)));
 }
@@ -119,11 +138,34 @@ void Detokenize(Call call) {
   call.writer->Send(200, "application/json", out + "}");
 }
 
+// What evaluation programs need to make prompts themselves (vLLM's route).
+void TokenizerInfo(Call call) {
+  auto found = FindModel(call.models, Json::object());
+  if (auto* error = std::get_if<ApiError>(&found)) return SendError(*call.writer, *error);
+  const ServedModel& model = *std::get<std::shared_ptr<const ServedModel>>(found);
+  const TokenizerSpec& spec = model.tokenizer->spec();
+  const auto name = [&](TokenId token) {
+    return token < 0 ? Json() : Json(model.tokenizer->TokenBytes(token, /*special=*/true));
+  };
+  Json info = {{"tokenizer_class", spec.model},
+               {"vocab_size", model.tokenizer->vocab_size()},
+               {"model_max_length", model.limits.max_model_len},
+               {"add_bos_token", spec.add_bos},
+               {"bos_token", name(spec.bos)},
+               {"eos_token", name(spec.eos)},
+               {"pad_token", name(spec.padding)},
+               {"unk_token", name(spec.unknown)}};
+  if (!model.facts.chat_template.empty()) info["chat_template"] = model.facts.chat_template;
+  call.writer->Send(200, "application/json",
+                    info.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 }  // namespace
 
 void AddRoutes(Service& service, Router& router) {
   service.Add(router, "POST", "/tokenize", Tokenize);
   service.Add(router, "POST", "/detokenize", Detokenize);
+  service.Add(router, "GET", "/tokenizer_info", TokenizerInfo);
 }
 
 std::span<const RouteDoc> RouteDocs() { return kRoutes; }

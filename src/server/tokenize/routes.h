@@ -1,5 +1,6 @@
 // A front of its own: /tokenize and /detokenize in the words of all servers that have them. The
-// shape of a request tells which: vLLM sends `prompt` or `messages`, llama-server `content`.
+// shape of a request tells which: vLLM sends `prompt` or `messages`,
+// llama-server `content`, text-generation-inference `inputs`.
 #pragma once
 
 #include <span>

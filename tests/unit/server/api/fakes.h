@@ -17,6 +17,7 @@
 #include "server/llama/routes.h"
 #include "server/ollama/routes.h"
 #include "server/openai/routes.h"
+#include "server/tgi/routes.h"
 #include "server/tokenize/routes.h"
 #include "text/chat_template.h"
 
@@ -122,6 +123,18 @@ class FakeEngine final : public EngineClient {
   int cached_tokens = 0;
 };
 
+// Knows what it was asked for; refuses the source "[".
+class FakeGrammars final : public grammar::Grammars {
+ public:
+  Status Check(const grammar::GrammarSpec& spec) override {
+    if (spec.source == "[") return absl::InvalidArgumentError("a \"[\" has no \"]\"");
+    return absl::OkStatus();
+  }
+  Result<std::unique_ptr<grammar::SequenceGrammar>> Begin(const grammar::GrammarSpec&) override {
+    return absl::UnimplementedError("");
+  }
+};
+
 class RecordingWriter final : public ResponseWriter {
  public:
   void Send(int status_code, std::string, std::string text, HttpHeaders h) override {
@@ -196,6 +209,7 @@ struct ApiWorld {
     model->max_sequences = 2;
     openai::AddRoutes(service, router);
     anthropic::AddRoutes(service, router);
+    tgi::AddRoutes(service, router);
     llama::AddRoutes(service, router);
     ollama::AddRoutes(service, router);
     tokenize::AddRoutes(service, router);

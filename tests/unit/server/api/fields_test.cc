@@ -13,6 +13,7 @@
 #include "server/llama/fields.h"
 #include "server/ollama/fields.h"
 #include "server/openai/fields.h"
+#include "server/tgi/fields.h"
 #include "server/tokenize/routes.h"
 #include "tests/unit/server/api/fakes.h"
 
@@ -22,14 +23,32 @@ namespace {
 std::vector<RouteDoc> AllRoutes() {
   std::vector<RouteDoc> routes;
   for (const auto& front : {openai::RouteDocs(), anthropic::RouteDocs(), llama::RouteDocs(),
-                            ollama::RouteDocs(), tokenize::RouteDocs()})
+                            ollama::RouteDocs(), tgi::RouteDocs(), tokenize::RouteDocs()})
     routes.insert(routes.end(), front.begin(), front.end());
   return routes;
 }
 
-std::vector<Field> FieldsOf(const RouteDoc& route) {
-  std::vector<Field> fields(route.fields.begin(), route.fields.end());
-  fields.insert(fields.end(), route.shared_fields.begin(), route.shared_fields.end());
+// A field, and the field whose member it is, if any.
+struct Sent : Field {
+  std::string_view object;
+
+  std::string Quoted() const {
+    return object.empty() ? StrCat("'", name, "'") : StrCat("'", object, ".", name, "'");
+  }
+  std::string Member(std::string_view value) const {
+    const std::string member = StrCat("\"", name, "\":", value);
+    return object.empty() ? member : StrCat("\"", object, "\":{", member, "}");
+  }
+};
+
+std::vector<Sent> FieldsOf(const RouteDoc& route) {
+  std::vector<Sent> fields;
+  for (const auto& table : {route.fields, route.shared_fields}) {
+    for (const Field& field : table) {
+      fields.push_back({field, ""});
+      for (const Field& member : field.members) fields.push_back({member, field.name});
+    }
+  }
   return fields;
 }
 
@@ -43,6 +62,8 @@ std::string BodyOf(std::string_view path, const std::string& member) {
     body += R"("input_prefix":"a","input_suffix":"b")";
   } else if (path == "/v1/responses") {
     body += R"("input":"a")";
+  } else if (path == "/generate" || path == "/generate_stream" || path == "/") {
+    body += R"("inputs":"a")";
   } else if (path == "/detokenize") {
     body += R"("tokens":[65])";
   } else {
@@ -65,6 +86,7 @@ int StatusOf(std::string_view path, const std::string& member, std::string* mess
 }
 
 bool Taken(int status) { return status == 0 || status == 200; }
+bool Refused(int status) { return status == 400 || status == 422; }
 
 TEST(Fields, EveryRouteOfATableExists) {
   ApiWorld world;
@@ -76,9 +98,10 @@ TEST(Fields, EveryRouteOfATableExists) {
 
 TEST(Fields, NamesAreUniqueAndDefaultsAreJson) {
   for (const RouteDoc& route : AllRoutes()) {
-    std::set<std::string_view> names;
-    for (const Field& field : FieldsOf(route)) {
-      EXPECT_TRUE(names.insert(field.name).second) << route.path << " " << field.name;
+    std::set<std::string> names;
+    for (const Sent& field : FieldsOf(route)) {
+      EXPECT_TRUE(names.insert(StrCat(field.object, ".", field.name)).second)
+          << route.path << " " << field.name;
       EXPECT_TRUE(field.fallback.empty() || Json::accept(field.fallback)) << field.name;
       EXPECT_TRUE(field.schema.empty() || Json::accept(field.schema)) << field.name;
     }
@@ -94,15 +117,14 @@ TEST(Fields, BoundsAreTaken) {
       "best_of",    "truncate_prompt_tokens", "min_tokens",   "logprobs"};
   for (const RouteDoc& route : AllRoutes()) {
     if (route.method != "POST") continue;
-    for (const Field& field : FieldsOf(route)) {
+    for (const Sent& field : FieldsOf(route)) {
       const bool integer = field.kind == FieldKind::kInt;
       if (!integer && field.kind != FieldKind::kNumber) continue;
       if (field.use != FieldUse::kRead) continue;
       for (const auto& [bound, beyond] : {std::pair(field.min, -1), std::pair(field.max, 1)}) {
         if (!std::isfinite(bound)) continue;
         const auto member = [&](double value) {
-          return integer ? StrCat("\"", field.name, "\":", static_cast<int64_t>(value))
-                         : StrCat("\"", field.name, "\":", value);
+          return field.Member(integer ? StrCat(static_cast<int64_t>(value)) : StrCat(value));
         };
         std::string message;
         if (!other.contains(field.name)) {
@@ -110,9 +132,9 @@ TEST(Fields, BoundsAreTaken) {
               << route.path << " " << member(bound) << message;
         }
         if (route.path == "/v1/chat/completions/render") continue;  // reads what the prompt needs
-        EXPECT_EQ(StatusOf(route.path, member(bound + beyond), &message), 400)
+        EXPECT_TRUE(Refused(StatusOf(route.path, member(bound + beyond), &message)))
             << route.path << " " << member(bound + beyond);
-        EXPECT_NE(message.find(StrCat("'", field.name, "'")), std::string::npos) << message;
+        EXPECT_NE(message.find(field.Quoted()), std::string::npos) << message;
       }
     }
   }
@@ -120,11 +142,10 @@ TEST(Fields, BoundsAreTaken) {
 
 TEST(Fields, DefaultsAreTaken) {
   for (const RouteDoc& route : AllRoutes()) {
-    for (const Field& field : FieldsOf(route)) {
+    for (const Sent& field : FieldsOf(route)) {
       if (field.fallback.empty()) continue;
       std::string message;
-      EXPECT_TRUE(
-          Taken(StatusOf(route.path, StrCat("\"", field.name, "\":", field.fallback), &message)))
+      EXPECT_TRUE(Taken(StatusOf(route.path, field.Member(field.fallback), &message)))
           << route.path << " " << field.name << message;
     }
   }
@@ -133,24 +154,24 @@ TEST(Fields, DefaultsAreTaken) {
 TEST(Fields, WrongKindsAndRefusedFieldsAreNamed) {
   for (const RouteDoc& route : AllRoutes()) {
     if (route.path == "/v1/chat/completions/render") continue;
-    for (const Field& field : FieldsOf(route)) {
+    for (const Sent& field : FieldsOf(route)) {
       const bool checked = field.use == FieldUse::kRefused || field.use == FieldUse::kNeutral;
       if (!checked && (field.use == FieldUse::kRequired || field.kind == FieldKind::kMixed))
         continue;
       const char* wrong = field.kind == FieldKind::kBool || field.fallback == "true" ? "3" : "true";
       std::string message;
-      EXPECT_EQ(StatusOf(route.path, StrCat("\"", field.name, "\":", wrong), &message), 400)
+      EXPECT_TRUE(Refused(StatusOf(route.path, field.Member(wrong), &message)))
           << route.path << " " << field.name;
-      EXPECT_NE(message.find(StrCat("'", field.name, "'")), std::string::npos) << message;
+      EXPECT_NE(message.find(field.Quoted()), std::string::npos) << message;
     }
   }
 }
 
 TEST(Fields, IgnoredFieldsMayBeAnything) {
   for (const RouteDoc& route : AllRoutes()) {
-    for (const Field& field : FieldsOf(route)) {
+    for (const Sent& field : FieldsOf(route)) {
       if (field.use != FieldUse::kIgnored) continue;
-      EXPECT_TRUE(Taken(StatusOf(route.path, StrCat("\"", field.name, "\":{\"a\":[1]}"))))
+      EXPECT_TRUE(Taken(StatusOf(route.path, field.Member("{\"a\":[1]}"))))
           << route.path << " " << field.name;
     }
   }
@@ -166,7 +187,11 @@ TEST(OpenApi, DocumentHasEveryRouteAndField) {
     ASSERT_TRUE(operation.is_object()) << route.path;
     if (route.fields.empty()) continue;
     const Json& schema = operation["requestBody"]["content"]["application/json"]["schema"];
-    EXPECT_EQ(schema["properties"].size(), FieldsOf(route).size()) << route.path;
+    size_t count = schema["properties"].size();
+    for (const Json& property : schema["properties"]) {
+      if (property.contains("properties")) count += property["properties"].size();
+    }
+    EXPECT_EQ(count, FieldsOf(route).size()) << route.path;
   }
   const Json& chat = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]
                              ["application/json"]["schema"];

@@ -96,7 +96,7 @@ TEST(Generation, TheStopTokenIsTold) {
   event.tokens = {{'a'}, {ByteTokenizer::kEnd}};
   event.finish = FinishReason::kStop;
   world.engine->Send(std::move(event));
-  EXPECT_EQ(world.told.choices.at(0).all.stop_token, ByteTokenizer::kEnd);
+  EXPECT_EQ(world.told.choices.at(0).all.stop_token->token, ByteTokenizer::kEnd);
   EXPECT_FALSE(world.told.choices[0].all.stop_string);
 }
 

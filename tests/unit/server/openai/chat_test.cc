@@ -301,18 +301,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("guided_json":{})", "guided_json"},
         Refusal{R"("modalities":["audio"])", "modalities"}, Refusal{R"("user":5)", "user"}));
 
-// Knows what it was asked for; refuses the source "[".
-class FakeGrammars final : public grammar::Grammars {
- public:
-  Status Check(const grammar::GrammarSpec& spec) override {
-    if (spec.source == "[") return absl::InvalidArgumentError("a \"[\" has no \"]\"");
-    return absl::OkStatus();
-  }
-  Result<std::unique_ptr<grammar::SequenceGrammar>> Begin(const grammar::GrammarSpec&) override {
-    return absl::UnimplementedError("");
-  }
-};
-
 TEST(Chat, FieldsThatSayWhatTheAnswerMustBe) {
   using Kind = grammar::GrammarSpec::Kind;
   const struct {
@@ -327,6 +315,11 @@ TEST(Chat, FieldsThatSayWhatTheAnswerMustBe) {
       {R"("structured_outputs":{"regex":"a+"})", Kind::kRegex, "a+"},
       {R"("structured_outputs":{"grammar":"root ::= \"a\""})", Kind::kGrammar, "root ::= \"a\""},
       {R"("structured_outputs":{"choice":["a","b"]})", Kind::kChoice, ""},
+      {R"("response_format":{"type":"json_object","value":{"type":"null"}})", Kind::kJsonSchema,
+       R"({"type":"null"})"},
+      {R"("response_format":{"type":"json","value":{"const":1}})", Kind::kJsonSchema,
+       R"({"const":1})"},
+      {R"("response_format":{"type":"regex","value":"a+"})", Kind::kRegex, "a+"},
       {R"("guided_json":"{}")", Kind::kJsonSchema, "{}"},
       {R"("guided_regex":"b","ignore_eos":true)", Kind::kRegex, "b"},
       {R"("guided_choice":["a"])", Kind::kChoice, ""},
@@ -354,6 +347,8 @@ TEST(Chat, FieldsThatSayWhatTheAnswerMustBe) {
       {R"("structured_outputs":{"structural_tag":"x"})", "structured_outputs"},
       {R"("response_format":{"type":"json_schema"})", "response_format"},
       {R"("response_format":{"type":"xml"})", "response_format"},
+      {R"("response_format":{"type":"regex"})", "response_format"},
+      {R"("response_format":{"type":"regex","value":5})", "response_format"},
   };
   for (const auto& [members, param] : refusals) {
     ApiWorld world;
