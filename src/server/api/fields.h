@@ -48,7 +48,10 @@ struct RouteDoc {
   std::string_view summary;
   std::span<const Field> fields = {};         // of the body; none: no body
   std::span<const Field> shared_fields = {};  // of the body, as well
-  bool streams = false;                       // may answer with server-sent events
+  bool streams = false;                       // may answer with a stream
+  std::string_view stream_type = "text/event-stream";
+  std::string_view answer_type = R"("object")";  // JSON text: the type in the schema of an answer
+  std::string_view error_schema = {};            // JSON text; "": OpenAI's
 };
 
 }  // namespace staffel::api

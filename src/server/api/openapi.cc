@@ -81,13 +81,14 @@ Json BodyOf(const RouteDoc& route) {
 }
 
 Json AnswersOf(const RouteDoc& route) {
-  Json content = {{"application/json", {{"schema", {{"type", "object"}}}}}};
-  if (route.streams) content["text/event-stream"] = {{"schema", {{"type", "string"}}}};
-  return {{"200", {{"description", "the answer"}, {"content", std::move(content)}}},
-          {"default",
-           {{"description", "an error"},
-            {"content",
-             {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}}}};
+  Json content = {{"application/json", {{"schema", {{"type", Json::parse(route.answer_type)}}}}}};
+  if (route.streams) content[std::string(route.stream_type)] = {{"schema", {{"type", "string"}}}};
+  const Json error = route.error_schema.empty() ? Json{{"$ref", "#/components/schemas/Error"}}
+                                                : Json::parse(route.error_schema);
+  return {
+      {"200", {{"description", "the answer"}, {"content", std::move(content)}}},
+      {"default",
+       {{"description", "an error"}, {"content", {{"application/json", {{"schema", error}}}}}}}};
 }
 
 Json Components() {

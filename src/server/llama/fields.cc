@@ -261,13 +261,28 @@ constexpr Field kTemplate[] = {
     {.name = "add_generation_prompt", .kind = FieldKind::kBool, .note = "", .fallback = "true"},
 };
 
+constexpr RouteDoc Doc(RouteDoc doc, std::string_view answer_type = R"("object")") {
+  doc.answer_type = answer_type;
+  doc.error_schema =
+      R"({"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","type"],)"
+      R"("properties":{"code":{"type":"integer"},"message":{"type":"string"},"type":{"type":"string"}}}}})";
+  return doc;
+}
+
+// One answer, or several.
+constexpr std::string_view kAnswers = R"(["object","array"])";
+
 constexpr RouteDoc kRoutes[] = {
-    {"POST", "/completion", "llama-server: what follows raw prompts", kPrompt, kCompletion, true},
-    {"POST", "/completions", "Another name of /completion", kPrompt, kCompletion, true},
-    {"POST", "/infill", "llama-server: what belongs into a gap", kInfill, kCompletion, true},
-    {"POST", "/apply-template", "llama-server: the prompt of a conversation", kTemplate, {}, false},
-    {"GET", "/props", "llama-server: the model and its defaults", {}, {}, false},
-    {"GET", "/slots", "llama-server: how many sequences run", {}, {}, false},
+    Doc({"POST", "/completion", "llama-server: what follows raw prompts", kPrompt, kCompletion,
+         true},
+        kAnswers),
+    Doc({"POST", "/completions", "Another name of /completion", kPrompt, kCompletion, true},
+        kAnswers),
+    Doc({"POST", "/infill", "llama-server: what belongs into a gap", kInfill, kCompletion, true},
+        kAnswers),
+    Doc({"POST", "/apply-template", "llama-server: the prompt of a conversation", kTemplate}),
+    Doc({"GET", "/props", "llama-server: the model and its defaults"}),
+    Doc({"GET", "/slots", "llama-server: how many sequences run"}, R"("array")"),
 };
 
 }  // namespace

@@ -198,14 +198,21 @@ constexpr Field kPull[] = {
     {.name = "insecure", .kind = FieldKind::kMixed, .note = "", .use = FieldUse::kIgnored},
 };
 
+constexpr RouteDoc Doc(RouteDoc doc) {
+  doc.stream_type = "application/x-ndjson";
+  doc.error_schema =
+      R"({"type":"object","required":["error"],"properties":{"error":{"type":"string"}}})";
+  return doc;
+}
+
 constexpr RouteDoc kRoutes[] = {
-    {"POST", "/api/chat", "Ollama: an answer to a conversation", kChat, kShared, true},
-    {"POST", "/api/generate", "Ollama: an answer to a prompt", kGenerate, kShared, true},
-    {"POST", "/api/show", "Ollama: what a model is", kShow, {}, false},
-    {"POST", "/api/pull", "Ollama: success for a model that is served", kPull, {}, true},
-    {"GET", "/api/tags", "Ollama: the served models", {}, {}, false},
-    {"GET", "/api/ps", "Ollama: the served models, all of which are loaded", {}, {}, false},
-    {"GET", "/api/version", "Ollama: the version of its API", {}, {}, false},
+    Doc({"POST", "/api/chat", "Ollama: an answer to a conversation", kChat, kShared, true}),
+    Doc({"POST", "/api/generate", "Ollama: an answer to a prompt", kGenerate, kShared, true}),
+    Doc({"POST", "/api/show", "Ollama: what a model is", kShow}),
+    Doc({"POST", "/api/pull", "Ollama: success for a model that is served", kPull, {}, true}),
+    Doc({"GET", "/api/tags", "Ollama: the served models"}),
+    Doc({"GET", "/api/ps", "Ollama: the served models, all of which are loaded"}),
+    Doc({"GET", "/api/version", "Ollama: the version of its API"}),
 };
 
 }  // namespace

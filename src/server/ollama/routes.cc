@@ -49,7 +49,13 @@ void Answer(Call call, Reader read_request, bool chat) {
   if (auto* error = std::get_if<ApiError>(&read)) return Fail(call, *error);
   Asked& asked = std::get<Asked>(read);
   AnswerOptions options = {.model = std::move(asked.name), .chat = chat};
-  if (IsLookUp(asked.body)) return SendLookUp(*call.writer, options);
+  if (IsLookUp(asked.body)) {
+    FieldReader reader(asked.body);
+    CheckFields(reader, SharedFields());
+    CheckFields(reader, chat ? ChatFields() : GenerateFields());
+    if (!reader.ok()) return Fail(call, *reader.error());
+    return SendLookUp(*call.writer, options);
+  }
   Checked<GenerationSpec> made = read_request(std::move(asked.model), asked.body);
   if (auto* error = std::get_if<ApiError>(&made)) return Fail(call, *error);
   GenerationSpec& spec = std::get<GenerationSpec>(made);

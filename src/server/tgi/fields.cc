@@ -98,17 +98,22 @@ constexpr Field kChatTokenize[] = {
      .use = FieldUse::kRequired},
 };
 
+// One answer, or several where the whole is an array.
+constexpr RouteDoc Doc(RouteDoc doc, std::string_view answer_type = R"("object")") {
+  doc.answer_type = answer_type;
+  doc.error_schema =
+      R"({"type":"object","required":["error","error_type"],"properties":{"error":{"type":"string"},"error_type":{"type":"string"}}})";
+  return doc;
+}
+
+constexpr std::string_view kAnswers = R"(["object","array"])";
+
 constexpr RouteDoc kRoutes[] = {
-    {"POST",
-     "/generate",
-     "An answer in the shape of text-generation-inference",
-     kGenerate,
-     {},
-     false},
-    {"POST", "/generate_stream", "The same as events, one a token", kGenerate, {}, true},
-    {"POST", "/", "Either of the two", kGenerate, kStream, true},
-    {"POST", "/chat_tokenize", "The tokens of a conversation", kChatTokenize, {}, false},
-    {"GET", "/info", "The model and the limits", {}, {}, false},
+    Doc({"POST", "/generate", "An answer in the shape of text-generation-inference", kGenerate}),
+    Doc({"POST", "/generate_stream", "The same as events, one a token", kGenerate, {}, true}),
+    Doc({"POST", "/", "Either of the two", kGenerate, kStream, true}, kAnswers),
+    Doc({"POST", "/chat_tokenize", "The tokens of a conversation", kChatTokenize}, kAnswers),
+    Doc({"GET", "/info", "The model and the limits"}),
 };
 
 }  // namespace

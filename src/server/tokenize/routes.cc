@@ -39,7 +39,11 @@ constexpr Field kDetokenize[] = {
 };
 
 constexpr RouteDoc kRoutes[] = {
-    {"POST", "/tokenize", "The tokens of a text or conversation", kTokenize, {}, false},
+    {.method = "POST",
+     .path = "/tokenize",
+     .summary = "The tokens of a text or conversation",
+     .fields = kTokenize,
+     .answer_type = R"(["object","array"])"},
     {"POST", "/detokenize", "The text of tokens", kDetokenize, {}, false},
     {"GET",
      "/tokenizer_info",

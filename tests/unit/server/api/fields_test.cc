@@ -201,5 +201,28 @@ TEST(OpenApi, DocumentHasEveryRouteAndField) {
                             "description":"0: greedy"})"));
 }
 
+TEST(OpenApi, ErrorsAreWhatTheDocumentSays) {
+  const std::vector<RouteDoc> routes = AllRoutes();
+  const Json document = Json::parse(OpenApiDocument(routes, "1.2.3"));
+  for (const RouteDoc& route : routes) {
+    if (route.method != "POST") continue;
+    std::string body;
+    const int status = StatusOf(route.path, R"("model":3)", &body);
+    ASSERT_TRUE(status == 400 || status == 422) << route.path << " " << status;
+    const Json error = Json::parse(body)["error"];
+    const Json& answers = document["paths"][std::string(route.path)]["post"]["responses"];
+    Json schema = answers["default"]["content"]["application/json"]["schema"];
+    if (schema.contains("$ref")) schema = document["components"]["schemas"]["Error"];
+    EXPECT_EQ(schema["properties"]["error"]["type"] == "string", error.is_string()) << route.path;
+    for (const Json& name : schema["properties"]["error"].value("required", Json::array()))
+      EXPECT_TRUE(error.contains(name.get<std::string>())) << route.path;
+    if (error.contains("code") && error["code"].is_number()) {
+      EXPECT_EQ(schema["properties"]["error"]["properties"]["code"]["type"], "integer");
+    }
+  }
+  const Json& chat = document["paths"]["/api/chat"]["post"]["responses"]["200"]["content"];
+  EXPECT_TRUE(chat.contains("application/x-ndjson"));
+}
+
 }  // namespace
 }  // namespace staffel::api

@@ -157,6 +157,7 @@ TEST(OllamaRequest, WithoutAPromptTheModelIsLookedUp) {
   EXPECT_EQ(world.Post("/api/chat", R"({"model":"tiny","messages":[]})")->json()["done_reason"],
             "load");
   EXPECT_EQ(world.Post("/api/generate", R"({"model":"none"})")->status, 404);
+  EXPECT_EQ(world.Post("/api/chat", R"({"model":"tiny","options":[]})")->status, 400);
   EXPECT_TRUE(world.engine->requests.empty());
 }
 
