@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -22,6 +23,12 @@ enum class JsonSpace : uint8_t {
   kFlexible,
   kNone,
 };
+
+// How a control token stands in the literals below, and only there: bytes that are never part of
+// UTF-8, so that no text can spell it.
+inline std::string NamedTokenBytes(std::string_view name) {
+  return '\xFF' + std::string(name) + '\xFE';
+}
 
 // Free text until `begin`, then `schema`, then `end`, then free text again: calls of tools within
 // an answer. `begin` starts with one of the triggers, and no other text may have a trigger.
@@ -49,6 +56,15 @@ struct GrammarSpec {
   std::vector<StructuralTag> tags;
   bool tag_required = false;  // kTags: no free text; one tag or more
   bool single_tag = false;    // kTags: nothing after the first tag
+  // kTags: literals around a run of tags, and between them. Where there is a list_begin, it is what
+  // starts with a trigger, and not each tag's begin.
+  std::string list_begin, list_separator, list_end;
+  // Literal in front of the text; kTags: in front of free text, which then has no tags in it.
+  std::string text_begin;
+  // Literals around reasoning, which is free text: it may come first, and where the prompt has
+  // opened it (reasoning_open), its end must. Without reasoning_end there is none.
+  std::string reasoning_begin, reasoning_end;
+  bool reasoning_open = false;
   JsonSpace space = JsonSpace::kFlexible;
 
   bool operator==(const GrammarSpec&) const = default;

@@ -52,11 +52,40 @@ Result<RuleId> Parse(ExprPool& pool, const GrammarSpec& spec) {
   return absl::InvalidArgumentError("the kind of grammar is unknown");
 }
 
+// What the specification says of the text in front of that: reasoning, and a literal.
+RuleId WithBeginning(ExprPool& pool, const GrammarSpec& spec, RuleId content) {
+  const bool literal = !spec.text_begin.empty() && spec.kind != GrammarSpec::Kind::kTags;
+  if (spec.reasoning_end.empty() && !literal) return content;
+  std::vector<ExprId> parts;
+  if (!spec.reasoning_end.empty()) {
+    // Blank lines behind it are as the models were trained.
+    const ExprId rest =
+        pool.Sequence({TextUntil(pool, spec.reasoning_end),
+                       pool.Choice({pool.Empty(), pool.Literal("\n"), pool.Literal("\n\n")})});
+    parts.push_back(spec.reasoning_open
+                        ? rest
+                        : pool.Optional(pool.Sequence({pool.Literal(spec.reasoning_begin), rest})));
+  }
+  if (literal) parts.push_back(pool.Literal(spec.text_begin));
+  parts.push_back(pool.Rule(content));
+  const RuleId root = pool.NewRule("the answer");
+  pool.Define(root, pool.Sequence(parts));
+  return root;
+}
+
+Status CheckBeginning(const GrammarSpec& spec) {
+  const bool begins = spec.reasoning_open || !spec.reasoning_begin.empty();
+  if (spec.reasoning_end.empty() || begins) return absl::OkStatus();
+  return absl::InvalidArgumentError("reasoning that the prompt does not open needs a beginning");
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Grammar>> Compile(const GrammarSpec& spec, const Limits& limits) {
   ExprPool pool(limits);
-  STAFFEL_ASSIGN_OR_RETURN(const RuleId root, Parse(pool, spec));
+  STAFFEL_RETURN_IF_ERROR(CheckBeginning(spec));
+  STAFFEL_ASSIGN_OR_RETURN(const RuleId content, Parse(pool, spec));
+  const RuleId root = WithBeginning(pool, spec, content);
   STAFFEL_ASSIGN_OR_RETURN(Network network, BuildNetwork(pool, root));
   return std::make_shared<const Grammar>(std::move(network), limits);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/strings.h"
 #include "grammar/matcher.h"
 
@@ -15,9 +16,14 @@ constexpr size_t kForcedBytesMax = 512;
 // Equal for equal specifications only: every text stands behind its length.
 std::string KeyOf(const GrammarSpec& spec) {
   std::string key = StrCat(static_cast<int>(spec.kind), " ", static_cast<int>(spec.space), " ",
-                           spec.tag_required, " ", spec.single_tag);
+                           spec.tag_required, " ", spec.single_tag, " ", spec.reasoning_open);
   const auto add = [&](const std::string& text) { StrAppend(key, " ", text.size(), ":", text); };
   add(spec.source);
+  for (const std::string* literal :
+       {&spec.list_begin, &spec.list_separator, &spec.list_end, &spec.text_begin,
+        &spec.reasoning_begin, &spec.reasoning_end}) {
+    add(*literal);
+  }
   for (const std::string& choice : spec.choices) add(choice);
   key += " triggers";
   for (const std::string& trigger : spec.triggers) add(trigger);
@@ -103,9 +109,16 @@ class MatchedSequence : public SequenceGrammar {
 Result<std::shared_ptr<const Vocabulary>> VocabularyOf(const Tokenizer& tokenizer) {
   VocabularySpec spec;
   spec.token_bytes.reserve(tokenizer.vocab_size());
+  absl::flat_hash_set<std::string_view> names;
   for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) {
-    spec.token_bytes.emplace_back(tokenizer.IsControl(token) ? std::string_view()
-                                                             : tokenizer.TokenBytes(token));
+    if (tokenizer.IsControl(token)) {
+      const std::string_view name = tokenizer.TokenBytes(token, /*special=*/true);
+      spec.token_bytes.emplace_back();
+      // Two tokens of one name: the first has it.
+      if (!name.empty() && names.insert(name).second) spec.named_tokens.emplace_back(name, token);
+    } else {
+      spec.token_bytes.emplace_back(tokenizer.TokenBytes(token));
+    }
   }
   spec.end_tokens.assign(tokenizer.end_tokens().begin(), tokenizer.end_tokens().end());
   return Vocabulary::Make(std::move(spec));

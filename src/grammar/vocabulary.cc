@@ -10,8 +10,6 @@
 namespace staffel::grammar {
 namespace {
 
-constexpr char kNameBegin = '\xFF', kNameEnd = '\xFE';
-
 // Characters of a token that is plain; 0: it is not.
 int PlainChars(std::string_view bytes) {
   if (!IsValidUtf8(bytes)) return 0;
@@ -59,8 +57,6 @@ std::vector<Vocabulary::Node> MakeTrie(
 }
 
 }  // namespace
-
-std::string NamedTokenBytes(std::string_view name) { return StrCat(kNameBegin, name, kNameEnd); }
 
 bool Vocabulary::IsEnd(TokenId token) const {
   return std::binary_search(end_tokens_.begin(), end_tokens_.end(), token);

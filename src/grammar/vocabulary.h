@@ -71,8 +71,4 @@ class Vocabulary {
   int depth_max_ = 0;
 };
 
-// How a control token stands in a grammar's text: bytes that are never part of UTF-8, so that no
-// other token can spell it.
-std::string NamedTokenBytes(std::string_view name);
-
 }  // namespace staffel::grammar

@@ -37,6 +37,13 @@ void Write(const grammar::GrammarSpec& spec, proto::GrammarSpec& out) {
   out.set_tag_required(spec.tag_required);
   out.set_single_tag(spec.single_tag);
   out.set_space(static_cast<uint32_t>(spec.space));
+  out.set_list_begin(spec.list_begin);
+  out.set_list_separator(spec.list_separator);
+  out.set_list_end(spec.list_end);
+  out.set_text_begin(spec.text_begin);
+  out.set_reasoning_begin(spec.reasoning_begin);
+  out.set_reasoning_end(spec.reasoning_end);
+  out.set_reasoning_open(spec.reasoning_open);
 }
 
 // Kinds that this version does not know are refused where the grammar is compiled.
@@ -52,6 +59,13 @@ grammar::GrammarSpec Read(const proto::GrammarSpec& in) {
   spec.tag_required = in.tag_required();
   spec.single_tag = in.single_tag();
   spec.space = in.space() == 0 ? grammar::JsonSpace::kFlexible : grammar::JsonSpace::kNone;
+  spec.list_begin = in.list_begin();
+  spec.list_separator = in.list_separator();
+  spec.list_end = in.list_end();
+  spec.text_begin = in.text_begin();
+  spec.reasoning_begin = in.reasoning_begin();
+  spec.reasoning_end = in.reasoning_end();
+  spec.reasoning_open = in.reasoning_open();
   return spec;
 }
 

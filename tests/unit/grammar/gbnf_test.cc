@@ -154,5 +154,74 @@ TEST(Tags, FreeTextAndCalls) {
   EXPECT_FALSE(Compile(spec).ok());
 }
 
+TEST(Tags, Lists) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kTags;
+  spec.triggers = {"[CALLS]"};
+  spec.tags = {{"f(", R"({"type":"integer"})", ")"}, {"g(", R"({"type":"boolean"})", ")"}};
+  spec.list_begin = "[CALLS] [";
+  spec.list_separator = ", ";
+  spec.list_end = "]";
+  auto automaton = MakeAutomaton(spec);
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  for (const char* text : {"", "text", "[CALLS] [f(1)]", "a[CALLS] [f(1), g(true)]b"}) {
+    EXPECT_TRUE(Accepts(*automaton, text)) << text;
+  }
+  for (const char* text : {"[CALLS]", "[CALLS] []", "[CALLS] [f(1)", "[CALLS] [f(1),g(true)]"}) {
+    EXPECT_FALSE(Accepts(*automaton, text)) << text;
+  }
+  spec.tag_required = true;
+  EXPECT_TRUE(Accepts(*MakeAutomaton(spec), "[CALLS] [f(1), f(2)]"));
+  EXPECT_FALSE(Accepts(*MakeAutomaton(spec), "a[CALLS] [f(1)]"));
+  spec.single_tag = true;
+  EXPECT_TRUE(Accepts(*MakeAutomaton(spec), "[CALLS] [f(1)]"));
+  EXPECT_FALSE(Accepts(*MakeAutomaton(spec), "[CALLS] [f(1), f(2)]"));
+  spec.tag_required = false;
+  spec.triggers = {"f("};
+  EXPECT_FALSE(Compile(spec).ok());
+}
+
+TEST(Tags, ControlTokensAreNoText) {
+  const std::string call = NamedTokenBytes("<|call|>"), say = NamedTokenBytes("<|say|>");
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kTags;
+  spec.triggers = {call};
+  spec.tags = {{call + "f", R"({"type":"integer"})", ""}};
+  auto automaton = MakeAutomaton(spec);
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_TRUE(Accepts(*automaton, "a <|call|> b" + call + "f1" + "c"));
+  EXPECT_FALSE(Accepts(*automaton, call + "g1"));
+  EXPECT_FALSE(Accepts(*automaton, "a" + say));
+  spec.text_begin = say;
+  auto either = MakeAutomaton(spec);
+  EXPECT_TRUE(Accepts(*either, say + "text"));
+  EXPECT_TRUE(Accepts(*either, call + "f1"));
+  EXPECT_FALSE(Accepts(*either, "text"));
+  EXPECT_FALSE(Accepts(*either, "text" + call + "f1"));
+}
+
+TEST(Reasoning, StandsInFrontOfAnyGrammar) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kChoice;
+  spec.choices = {"yes", "no"};
+  spec.reasoning_end = "</think>";
+  EXPECT_FALSE(Compile(spec).ok());
+  spec.reasoning_begin = "<think>";
+  auto optional = MakeAutomaton(spec);
+  ASSERT_TRUE(optional.ok()) << optional.status();
+  for (const char* text : {"yes", "<think>a < b </thin></think>no", "<think></think>\n\nyes"}) {
+    EXPECT_TRUE(Accepts(*optional, text)) << text;
+  }
+  for (const char* text : {"", "<think>yes", "a</think>yes", "<think></think>yes</think>"}) {
+    EXPECT_FALSE(Accepts(*optional, text)) << text;
+  }
+  spec.reasoning_open = true;
+  auto open = MakeAutomaton(spec);
+  EXPECT_TRUE(Accepts(*open, "\nhm</think>yes"));
+  EXPECT_FALSE(Accepts(*open, "yes"));
+  spec.text_begin = "> ";
+  EXPECT_TRUE(Accepts(*MakeAutomaton(spec), "hm</think>> yes"));
+}
+
 }  // namespace
 }  // namespace staffel::grammar

@@ -137,6 +137,11 @@ class Maker {
       for (int i = Count(3); i > 0; --i) spec.tags.push_back({"<a>", "{}", std::string(i, '>')});
       spec.tag_required = Bool();
       spec.single_tag = Bool();
+      for (std::string* literal : {&spec.list_begin, &spec.list_separator, &spec.list_end,
+                                   &spec.text_begin, &spec.reasoning_begin, &spec.reasoning_end}) {
+        *literal = std::string(Count(3), '\xFE');
+      }
+      spec.reasoning_open = Bool();
       spec.space = Bool() ? grammar::JsonSpace::kNone : grammar::JsonSpace::kFlexible;
       p.grammar = std::make_shared<const grammar::GrammarSpec>(std::move(spec));
     }
