@@ -30,12 +30,21 @@ inline std::string NamedTokenBytes(std::string_view name) {
   return '\xFF' + std::string(name) + '\xFE';
 }
 
+// How a value is written.
+enum class ValueForm : uint8_t {
+  kJson,
+  // Of an object, as Qwen3-Coder does: "<parameter=NAME>\nVALUE\n</parameter>\n" for each member,
+  // where a member that the schema declares with "type": "string" stands as it is, others as JSON.
+  kXml,
+};
+
 // Free text until `begin`, then `schema`, then `end`, then free text again: calls of tools within
 // an answer. `begin` starts with one of the triggers, and no other text may have a trigger.
 struct StructuralTag {
   std::string begin;   // literal
   std::string schema;  // JSON Schema of what stands between
   std::string end;     // literal
+  ValueForm form = ValueForm::kJson;
 
   bool operator==(const StructuralTag&) const = default;
 };
@@ -50,12 +59,16 @@ struct GrammarSpec {
     kTags,        // triggers and tags
   };
   Kind kind = Kind::kJsonObject;
+  // As the kind says. kTags: a JSON Schema of an answer without tags, where it is no free text.
   std::string source;
   std::vector<std::string> choices;
   std::vector<std::string> triggers;
   std::vector<StructuralTag> tags;
   bool tag_required = false;  // kTags: no free text; one tag or more
   bool single_tag = false;    // kTags: nothing after the first tag
+  // kTags: tags stand at the beginning of the text or nowhere; other text does not begin with one
+  // of the triggers, which are single ASCII characters, nor with one behind white space.
+  bool leading_tags = false;
   // kTags: literals around a run of tags, and between them. Where there is a list_begin, it is what
   // starts with a trigger, and not each tag's begin.
   std::string list_begin, list_separator, list_end;

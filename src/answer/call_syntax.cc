@@ -304,6 +304,11 @@ JsonDress DressOf(CallFormat format) {
 
 }  // namespace
 
+std::unique_ptr<CallSyntax> MakeBareSyntax(const std::vector<ToolSignature>& tools) {
+  JsonDress dress = {.begins = {"```json", kFence}, .bare = true, .array = true};
+  return std::make_unique<JsonSyntax>(std::move(dress), tools);
+}
+
 std::unique_ptr<CallSyntax> MakeCallSyntax(CallFormat format,
                                            const std::vector<ToolSignature>& tools) {
   if (format == CallFormat::kDeepSeek || format == CallFormat::kDeepSeek31) {

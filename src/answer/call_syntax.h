@@ -49,6 +49,9 @@ class CallSyntax {
   virtual bool ReadTail(Cursor& cursor, CallPlace* place, size_t* end) const = 0;
 };
 
+// Calls of known tools without markers, or in a code fence, whatever the format.
+std::unique_ptr<CallSyntax> MakeBareSyntax(const std::vector<ToolSignature>& tools);
+
 // For formats other than kNone and kHarmony. The tools must outlive it.
 std::unique_ptr<CallSyntax> MakeCallSyntax(CallFormat format,
                                            const std::vector<ToolSignature>& tools);

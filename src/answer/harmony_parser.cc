@@ -35,6 +35,7 @@ HarmonyParser::HarmonyParser(ParserOptions options)
 
 void HarmonyParser::Push(std::string_view text, bool control, std::vector<Delta>* out) {
   out_ = out;
+  hides_ = hides_ || (control && !options_.show_control);
   text_.Append(text, control);
   while (Step()) {
   }
@@ -126,6 +127,8 @@ bool HarmonyParser::ReadBody() {
   for (size_t i = text.find('<'); i < body; i = text.find('<', i + 1)) {
     for (std::string_view end : kBodyEnds) {
       const std::string_view rest = text.substr(i, end.size());
+      // Where markers are control tokens, text that spells one is text.
+      if (hides_ && !text_.IsHidden(i)) break;
       if (rest == end) {
         ended_by = end;
         body = i;

@@ -37,6 +37,7 @@ class HarmonyParser final : public Parser {
   std::vector<Delta>* out_ = nullptr;  // during a call
   bool complete_ = false;
   bool in_body_ = false;
+  bool hides_ = false;  // control tokens have come, that clients do not see
   Delta::Kind kind_ = Delta::Kind::kContent;  // of the body
   bool call_is_empty_ = false;
   int calls_ = 0;

@@ -17,6 +17,10 @@ constexpr std::string_view kXmlParameter = "<parameter=";
 constexpr std::string_view kXmlParameterEnd = "</parameter>";
 constexpr std::string_view kXmlFunctionEnd = "</function>";
 
+// Markers within one JSON value of a parameter that are looked at as its possible end: each look
+// costs the length of the value.
+constexpr int kXmlTriesMax = 32;
+
 bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 std::unique_ptr<CallSyntax> SyntaxOf(const ParserOptions& options) {
@@ -34,6 +38,11 @@ size_t PartialAtEnd(std::string_view text, std::string_view marker) {
 
 }  // namespace
 
+MarkedParser::MarkedParser(ParserOptions options, std::unique_ptr<CallSyntax> syntax)
+    : options_(std::move(options)), syntax_(std::move(syntax)), text_(options_.show_control) {
+  if (syntax_ != nullptr) text_markers_ = syntax_->begins();
+}
+
 MarkedParser::MarkedParser(ParserOptions options)
     : options_(std::move(options)), syntax_(SyntaxOf(options_)), text_(options_.show_control) {
   const ReasoningFormat reasoning = options_.formats.reasoning;
@@ -43,9 +52,12 @@ MarkedParser::MarkedParser(ParserOptions options)
   }
   if (reasoning == ReasoningFormat::kGranite) {
     reasoning_opens_.insert(reasoning_opens_.end(), {kThoughtProcess, kThoughtProcessShort});
-    reasoning_closes_.insert(reasoning_closes_.end(), {kResponse, kResponseShort});
   }
-  if (syntax_ != nullptr) text_markers_ = syntax_->begins();
+  if (syntax_ == nullptr) return;
+  // Bare calls that a grammar writes need no other beginning.
+  if (!options_.held_calls || !syntax_->bare()) text_markers_ = syntax_->begins();
+  if (!options_.held_calls && !syntax_->bare() && !options_.tools.empty())
+    bare_syntax_ = MakeBareSyntax(options_.tools);
 }
 
 void MarkedParser::Push(std::string_view text, bool control, std::vector<Delta>* out) {
@@ -74,6 +86,8 @@ bool MarkedParser::Step() {
       return ReadReasoning();
     case State::kAfterReasoning:
       return ReadAfterReasoning();
+    case State::kWhole:
+      return ReadWhole();
     case State::kText:
       return ReadText();
     case State::kHead:
@@ -94,16 +108,21 @@ bool MarkedParser::Step() {
 
 bool MarkedParser::ReadStart() {
   Cursor cursor(text_.view(), complete_);
-  bool opened = false;
+  bool opened = false, in_words = false;
   if (!reasoning_opens_.empty()) {
     cursor.Space();
-    for (std::string_view open : reasoning_opens_) opened = opened || cursor.Accept(open);
+    for (std::string_view open : reasoning_opens_) {
+      if (opened || !cursor.Accept(open)) continue;
+      opened = true;
+      in_words = open == kThoughtProcess || open == kThoughtProcessShort;
+    }
     if (cursor.state() == Cursor::State::kMore) return false;
   }
+  if (in_words) reasoning_closes_ = {kResponse, kResponseShort};
   // Some models open again what the prompt has opened.
   if (opened) text_.Drop(cursor.position());
   trim_ = opened || options_.in_reasoning;
-  state_ = trim_ ? State::kReasoning : State::kText;
+  state_ = trim_ ? State::kReasoning : State::kWhole;
   return true;
 }
 
@@ -129,15 +148,95 @@ bool MarkedParser::ReadAfterReasoning() {
     if (cursor.state() == Cursor::State::kMore) return false;
   }
   trim_ = true;
-  state_ = State::kText;
+  line_is_blank_ = true;
+  state_ = State::kWhole;
   return true;
 }
 
 // --- content ---
 
+bool MarkedParser::ReadWhole() {
+  if (bare_syntax_ != nullptr && MayBeWhole()) {
+    if (!complete_) return false;
+    if (GiveWholeCalls()) return false;
+  }
+  state_ = State::kText;
+  return true;
+}
+
+// Whether the content so far is white space, or white space and the beginning of a call.
+bool MarkedParser::MayBeWhole() {
+  if (whole_begun_) return true;
+  const std::string_view text = text_.view();
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (std::min(first, text.size()) > kSpaceBytesMax) return false;
+  if (first == std::string_view::npos) return true;
+  constexpr std::string_view kFence = "```";
+  const std::string_view rest = text.substr(first);
+  if (rest[0] != '{' && rest[0] != '[' && !rest.starts_with(kFence.substr(0, rest.size())))
+    return false;
+  Cursor cursor(rest, complete_);
+  CallPlace place;
+  CallHead head;
+  bare_syntax_->ReadHead(cursor, /*first=*/true, &place, &head);
+  whole_begun_ = cursor.ok();
+  return cursor.ok() || cursor.state() == Cursor::State::kMore;
+}
+
+namespace {
+
+// Whether a text is complete JSON values, perhaps in a code fence.
+bool IsJsonValues(std::string_view text) {
+  const auto trim = [&] {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  };
+  trim();
+  if (text.starts_with("```")) {
+    text.remove_prefix(text.starts_with("```json") ? 7 : 3);
+    const size_t end = text.rfind("```");
+    if (end == std::string_view::npos) return false;
+    text = text.substr(0, end);
+  }
+  for (trim(); !text.empty(); trim()) {
+    if (text[0] != '{' && text[0] != '[') return false;
+    JsonTracker tracker;
+    JsonTracker::Step step = JsonTracker::Step::kInside;
+    size_t size = 0;
+    while (size < text.size() && step == JsonTracker::Step::kInside)
+      step = tracker.Next(text[size++]);
+    if (step != JsonTracker::Step::kDone || !IsJson(text.substr(0, size))) return false;
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
+}  // namespace
+
+// At the end of the answer. False: it is not nothing but calls, and nothing was done.
+bool MarkedParser::GiveWholeCalls() {
+  if (!IsJsonValues(text_.view())) return false;
+  ParserOptions options = options_;
+  options.formats.reasoning = ReasoningFormat::kNone;
+  options.show_control = true;
+  MarkedParser parser(std::move(options), MakeBareSyntax(options_.tools));
+  std::vector<Delta> deltas;
+  parser.Push(text_.view(), /*control=*/false, &deltas);
+  parser.Finish(&deltas);
+  Answer answer;
+  for (const Delta& delta : deltas) answer.Add(delta);
+  const bool space_only = answer.content.find_first_not_of(" \t\r\n") == std::string::npos;
+  if (!space_only || answer.calls.empty()) return false;
+  for (Delta& delta : deltas) {
+    if (delta.kind != Kind::kContent) Append(*out_, std::move(delta));
+  }
+  text_.Drop(text_.view().size());
+  return true;
+}
+
 bool MarkedParser::ReadText() {
   if (!TrimLeading()) return false;
-  const Found found = Search(text_markers_, syntax_ != nullptr && syntax_->bare());
+  const bool bare = syntax_ != nullptr && syntax_->bare() && !(options_.held_calls && begun_);
+  const Found found = Search(text_markers_, bare);
   Give(Kind::kContent, found.text_bytes);
   if (!found.marker) return false;
   if (response_tag_ && text_.view().substr(found.space_bytes).starts_with(kResponseClose)) {
@@ -176,6 +275,7 @@ MarkedParser::Found MarkedParser::Search(const std::vector<std::string_view>& ma
       end = i;
       break;
     }
+    if (options_.held_calls && !IsSpace(c)) bare = false;
     for (std::string_view marker : markers) {
       if (c != marker[0]) continue;
       const std::string_view rest = text.substr(i, marker.size());
@@ -201,6 +301,7 @@ void MarkedParser::Give(Kind kind, size_t bytes) {
   if (bytes == 0) return;
   std::string text = text_.Take(bytes);
   for (char c : text) {
+    begun_ = begun_ || (kind == Kind::kContent && !IsSpace(c));
     line_is_blank_ = c == '\n' || (line_is_blank_ && (c == ' ' || c == '\t'));
   }
   Append(*out_, {kind, std::move(text)});
@@ -230,6 +331,7 @@ void MarkedParser::Begin(const CallHead& head, const CallPlace& place) {
   place_ = place;
   call_name_ = head.name;
   call_open_ = true;
+  begun_ = true;
   Append(*out_, {Kind::kCallBegin, "", calls_,
                  CallId(options_.formats.calls, options_.id_seed, calls_), head.name});
   switch (head.kind) {
@@ -318,6 +420,28 @@ void MarkedParser::GiveXmlParameter(std::string_view key, std::string_view value
   GiveArguments(std::move(json));
 }
 
+// Where the end marker of a parameter stands. Within JSON it may be part of a string: there no line
+// feed is in front of it.
+size_t MarkedParser::FindXmlEnd(std::string_view value, bool is_string) {
+  const std::string_view shown = value.substr(value.starts_with('\n') ? 1 : 0);
+  const bool json =
+      !is_string && !shown.empty() && (shown[0] == '[' || shown[0] == '{' || shown[0] == '"');
+  size_t from = xml_searched_;
+  for (;;) {
+    const size_t found = value.find(kXmlParameterEnd, from);
+    if (found == std::string_view::npos) break;
+    const size_t begin = value.size() - shown.size();
+    if (!json || value[found - 1] == '\n') return found;
+    if (++xml_tries_ < kXmlTriesMax && IsJson(value.substr(begin, found - begin))) return found;
+    from = found + 1;
+    xml_searched_ = from;
+  }
+  // What is none of JSON either ends at the first.
+  if (complete_) return value.find(kXmlParameterEnd);
+  xml_searched_ = std::max(from, value.size() - std::min(value.size(), kXmlParameterEnd.size()));
+  return std::string_view::npos;
+}
+
 bool MarkedParser::ReadXmlArguments() {
   Cursor cursor(text_.view(), complete_);
   cursor.Space();
@@ -326,13 +450,10 @@ bool MarkedParser::ReadXmlArguments() {
     if (cursor.state() == Cursor::State::kMore) return false;
     if (cursor.ok()) {
       const std::string_view rest = text_.view().substr(cursor.position());
-      const size_t from = xml_searched_ - std::min(xml_searched_, kXmlParameterEnd.size());
-      const size_t found = rest.find(kXmlParameterEnd, from);
-      if (found == std::string_view::npos && !complete_) {
-        xml_searched_ = rest.size();
-        return false;
-      }
+      const size_t found = FindXmlEnd(rest, IsString(key));
+      if (found == std::string_view::npos && !complete_) return false;
       xml_searched_ = 0;
+      xml_tries_ = 0;
       const bool ended = found != std::string_view::npos;
       GiveXmlParameter(key, rest.substr(0, found), ended);
       text_.Drop(cursor.position() + (ended ? found + kXmlParameterEnd.size() : rest.size()));

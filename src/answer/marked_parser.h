@@ -15,6 +15,8 @@ namespace staffel::answer {
 class MarkedParser final : public Parser {
  public:
   explicit MarkedParser(ParserOptions options);
+  // Another syntax than that of the format.
+  MarkedParser(ParserOptions options, std::unique_ptr<CallSyntax> syntax);
 
   void Push(std::string_view text, bool control, std::vector<Delta>* out) override;
   void Finish(std::vector<Delta>* out) override;
@@ -25,6 +27,7 @@ class MarkedParser final : public Parser {
     kStart,            // nothing but white space so far
     kReasoning,        //
     kAfterReasoning,   // its end marker has come
+    kWhole,            // the content may be nothing but calls without markers
     kText,             //
     kHead,             // what may be a call, behind lead_ bytes of white space
     kArguments,        // JSON
@@ -44,6 +47,7 @@ class MarkedParser final : public Parser {
   bool ReadStart();
   bool ReadReasoning();
   bool ReadAfterReasoning();
+  bool ReadWhole();
   bool ReadText();
   bool ReadHead();
   bool ReadArguments();
@@ -51,6 +55,8 @@ class MarkedParser final : public Parser {
   bool ReadXmlArguments();
   bool ReadTail();
 
+  bool MayBeWhole();
+  bool GiveWholeCalls();
   bool TrimLeading();
   Found Search(const std::vector<std::string_view>& markers, bool bare) const;
   void Give(Delta::Kind kind, size_t bytes);
@@ -58,10 +64,12 @@ class MarkedParser final : public Parser {
   void GiveArguments(std::string text);
   void EndCall();
   bool IsString(std::string_view parameter) const;
+  size_t FindXmlEnd(std::string_view value, bool is_string);
   void GiveXmlParameter(std::string_view key, std::string_view value, bool complete);
 
   const ParserOptions options_;
   const std::unique_ptr<CallSyntax> syntax_;  // null: there are no calls
+  std::unique_ptr<CallSyntax> bare_syntax_;   // of kWhole; null: what has no marker is no call
   std::vector<std::string_view> reasoning_opens_, reasoning_closes_, text_markers_;
   PendingText text_;
   std::vector<Delta>* out_ = nullptr;  // during a call
@@ -69,6 +77,8 @@ class MarkedParser final : public Parser {
   bool complete_ = false;
   bool trim_ = false;          // white space that comes next belongs to a marker
   bool line_is_blank_ = true;  // of the content so far
+  bool begun_ = false;         // there was content, or a call
+  bool whole_begun_ = false;   // kWhole: a call has begun
   bool response_tag_ = false;  // Granite's <response> is open
   size_t lead_ = 0;
 
@@ -79,6 +89,7 @@ class MarkedParser final : public Parser {
   JsonTracker tracker_;
   bool xml_first_ = false;
   size_t xml_searched_ = 0;  // of the value at hand
+  int xml_tries_ = 0;        // of it: ends that were none
 };
 
 }  // namespace staffel::answer

@@ -14,6 +14,9 @@
 //     format does not have is content.
 //   - kQwenXml's parameters and kGemma's Python become JSON; a parameter is a string where the tool
 //     says so, else JSON if it is, else a string. Arguments given as a JSON string are unpacked.
+//   - In formats with markers, an answer that is nothing but calls of known tools as JSON (one, a
+//     list, or one behind the other, perhaps in a code fence) is calls though it has no marker.
+//     What may become that is held back until the answer's end.
 //   - Reasoning is recognised at the beginning of the answer only, or where the prompt has opened
 //     it; calls within it are reasoning.
 //   - Bytes of control tokens never become text, unless show_control.
@@ -40,7 +43,9 @@ struct ParserOptions {
   bool in_reasoning = false;         // the prompt has opened it
   std::vector<ToolSignature> tools;  // empty: any name
   bool show_control = false;         // markers that are control tokens may become text
-  uint64_t id_seed = 0;              // the ids of calls are a function of it and their index
+  // A grammar writes the calls, as CallForm says: none that stands elsewhere is taken for one.
+  bool held_calls = false;
+  uint64_t id_seed = 0;  // the ids of calls are a function of it and their index
 };
 
 class Parser {

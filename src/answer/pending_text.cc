@@ -4,6 +4,12 @@
 
 namespace staffel::answer {
 
+bool PendingText::IsHidden(size_t offset) const {
+  const size_t at = dropped_ + offset;
+  return std::any_of(hidden_.begin(), hidden_.end(),
+                     [&](const auto& range) { return range.first == at; });
+}
+
 void PendingText::Drop(size_t count) {
   begin_ += count;
   dropped_ += count;

@@ -22,6 +22,9 @@ class PendingText {
   }
   std::string_view view() const { return std::string_view(bytes_).substr(begin_); }
 
+  // Whether a control token that no client sees begins at this byte of the view.
+  bool IsHidden(size_t offset) const;
+
   // Removes the first bytes.
   void Drop(size_t count);
   // Removes the first bytes and returns those that a client may see.

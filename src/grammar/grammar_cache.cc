@@ -15,8 +15,9 @@ constexpr size_t kForcedBytesMax = 512;
 
 // Equal for equal specifications only: every text stands behind its length.
 std::string KeyOf(const GrammarSpec& spec) {
-  std::string key = StrCat(static_cast<int>(spec.kind), " ", static_cast<int>(spec.space), " ",
-                           spec.tag_required, " ", spec.single_tag, " ", spec.reasoning_open);
+  std::string key =
+      StrCat(static_cast<int>(spec.kind), " ", static_cast<int>(spec.space), " ", spec.tag_required,
+             " ", spec.single_tag, " ", spec.reasoning_open, " ", spec.leading_tags);
   const auto add = [&](const std::string& text) { StrAppend(key, " ", text.size(), ":", text); };
   add(spec.source);
   for (const std::string* literal :
@@ -32,6 +33,7 @@ std::string KeyOf(const GrammarSpec& spec) {
     add(tag.begin);
     add(tag.schema);
     add(tag.end);
+    StrAppend(key, " ", static_cast<int>(tag.form));
   }
   return key;
 }

@@ -26,6 +26,10 @@ namespace staffel::grammar {
 // pointer of the schema that has it). ResourceExhausted: beyond the limits.
 Result<RuleId> ParseJsonSchema(ExprPool& pool, std::string_view schema, JsonSpace space);
 
+// The rule of an object's members in the form kXml. Only declared members, in their order; the
+// root of the schema has no alternatives. Errors as above.
+Result<RuleId> ParseXmlSchema(ExprPool& pool, std::string_view schema, JsonSpace space);
+
 // The rule of any JSON object.
 RuleId AnyJsonObject(ExprPool& pool, JsonSpace space);
 

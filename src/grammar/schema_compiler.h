@@ -49,6 +49,8 @@ class SchemaCompiler {
   SchemaCompiler(ExprPool& pool, JsonSpace space) : pool_(pool), terms_(pool, space) {}
 
   Result<RuleId> Run(std::string_view text);
+  // The members of an object, as ValueForm::kXml writes them.
+  Result<RuleId> RunXml(std::string_view text);
 
  private:
   using Schemas = std::vector<const JsonValue*>;
@@ -112,6 +114,9 @@ class SchemaCompiler {
   };
   ExprId ObjectContent(const std::vector<Entry>& entries, ExprId further, int min, int max);
   ExprId FurtherMembers(ExprId further, int count, int min, int max);
+
+  // schema_xml.cc
+  Result<ExprId> CompileXmlMember(const Conjunction& conjunction, const std::string& name);
 
   // schema_validate.cc: whether a value satisfies a schema, formats aside.
   Result<bool> Validates(const JsonValue& value, const JsonValue& schema, int depth = 0);

@@ -1,8 +1,5 @@
 #include "grammar/tags.h"
 
-#include <algorithm>
-#include <deque>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,67 +7,10 @@
 #include "base/strings.h"
 #include "base/utf8.h"
 #include "grammar/json_schema.h"
+#include "grammar/trigger_text.h"
 
 namespace staffel::grammar {
 namespace {
-
-// Aho and Corasick's automaton of the triggers, up to the first of them. Texts that end with the
-// first occurrence of `wanted`; wanted < 0: texts without any.
-CharDfa UntilTrigger(const std::vector<std::u32string>& triggers, int wanted) {
-  std::vector<std::map<char32_t, int>> next(1);
-  std::vector<int> found = {-1};  // the trigger that ends at a node
-  for (size_t t = 0; t < triggers.size(); ++t) {
-    int node = 0;
-    for (char32_t c : triggers[t]) {
-      auto [child, added] = next[node].emplace(c, static_cast<int>(next.size()));
-      node = child->second;
-      if (added) {
-        next.emplace_back();
-        found.push_back(-1);
-      }
-    }
-    if (found[node] < 0) found[node] = static_cast<int>(t);
-  }
-  // Breadth first, so that the longest proper suffix of a node is complete before it is needed.
-  std::vector<int> suffix(next.size(), 0);
-  std::deque<int> open;
-  for (const auto& [c, child] : next[0]) open.push_back(child);
-  while (!open.empty()) {
-    const int node = open.front();
-    open.pop_front();
-    if (found[node] < 0) found[node] = found[suffix[node]];
-    for (const auto& [c, child] : next[node]) {
-      const auto along = next[suffix[node]].find(c);
-      suffix[child] = along == next[suffix[node]].end() ? 0 : along->second;
-      open.push_back(child);
-    }
-    for (const auto& [c, target] : next[suffix[node]]) next[node].emplace(c, target);
-  }
-  std::vector<CharDfa::State> states(next.size());
-  for (size_t node = 0; node < next.size(); ++node) {
-    states[node].accepts = found[node] == wanted;
-    if (found[node] >= 0) continue;  // the first trigger ends the text
-    uint32_t from = 0;
-    const auto elsewhere = [&](uint32_t first, uint32_t last) {
-      for (const CodeRange& range : CharSet::Range(first, last).ranges()) {
-        states[node].edges.push_back({range, 0});
-      }
-    };
-    for (const auto& [c, target] : next[node]) {
-      if (c > from) elsewhere(from, c - 1);
-      states[node].edges.push_back({{c, c}, target});
-      from = c + 1;
-    }
-    elsewhere(from, kCodePointMax);
-  }
-  return CharDfa(std::move(states));
-}
-
-std::u32string CodePoints(std::string_view text) {
-  std::u32string out;
-  for (size_t i = 0; i < text.size();) out += static_cast<char32_t>(ReadUtf8(text, &i));
-  return out;
-}
 
 // A control token is no text: free text ends in front of it by itself.
 bool IsNamedToken(std::string_view literal) { return literal.starts_with('\xFF'); }
@@ -82,7 +22,7 @@ class FreeText {
   FreeText(ExprPool& pool, const std::vector<std::string>& triggers) : pool_(pool) {
     for (const std::string& trigger : triggers) {
       index_.push_back(IsNamedToken(trigger) ? -1 : static_cast<int>(texts_.size()));
-      if (index_.back() >= 0) texts_.push_back(CodePoints(trigger));
+      if (index_.back() >= 0) texts_.push_back(trigger);
     }
   }
   ExprId Until(int wanted, const std::string& trigger) const {
@@ -97,7 +37,7 @@ class FreeText {
   }
 
   ExprPool& pool_;
-  std::vector<std::u32string> texts_;
+  std::vector<std::string> texts_;
   std::vector<int> index_;  // in texts_, by trigger; -1: a control token
 };
 
@@ -139,6 +79,95 @@ class Triggered {
   std::vector<std::vector<ExprId>> rests_;
 };
 
+Result<RuleId> ParseContent(ExprPool& pool, const StructuralTag& tag, JsonSpace space) {
+  switch (tag.form) {
+    case ValueForm::kJson:
+      return ParseJsonSchema(pool, tag.schema, space);
+    case ValueForm::kXml:
+      return ParseXmlSchema(pool, tag.schema, space);
+  }
+  return absl::InvalidArgumentError("the form of a tag is unknown");
+}
+
+// Text that does not begin, behind white space, with one of the triggers.
+Result<ExprId> TextWithoutLead(ExprPool& pool, const std::vector<std::string>& triggers) {
+  const CharSet space = CharSet::Of(" \t\r\n");
+  CharSet first = CharSet::All().Minus(space);
+  for (const std::string& trigger : triggers) {
+    if (trigger.size() != 1 || static_cast<uint8_t>(trigger[0]) >= 0x80) {
+      return absl::InvalidArgumentError(
+          "triggers of tags that lead must be single ASCII characters");
+    }
+    first = first.Minus(CharSet::Of(trigger));
+  }
+  const auto chars = [&](const CharSet& set) { return pool.Chars(set, Encoding::kRaw); };
+  const ExprId rest = pool.Repeat(chars(CharSet::All()), 0, kUnbounded);
+  return pool.Sequence({pool.Repeat(chars(space), 0, kUnbounded),
+                        pool.Optional(pool.Sequence({chars(first), rest}))});
+}
+
+// A tag: `begin`, then `rest`.
+struct Tag {
+  std::string_view begin;
+  ExprId rest;
+};
+
+Result<std::vector<Tag>> ParseEach(ExprPool& pool, const GrammarSpec& spec) {
+  std::vector<Tag> tags;
+  for (const StructuralTag& tag : spec.tags) {
+    STAFFEL_ASSIGN_OR_RETURN(const RuleId content, ParseContent(pool, tag, spec.space));
+    tags.push_back({tag.begin, pool.Sequence({pool.Rule(content), pool.Literal(tag.end)})});
+  }
+  return tags;
+}
+
+// Tags in a row, and what ends them.
+ExprId Run(ExprPool& pool, const GrammarSpec& spec, const std::vector<Tag>& tags) {
+  std::vector<ExprId> whole;
+  for (const Tag& tag : tags) whole.push_back(pool.Sequence({pool.Literal(tag.begin), tag.rest}));
+  const ExprId any = pool.Choice(whole);
+  const ExprId end = pool.Literal(spec.list_end);
+  if (spec.single_tag) return pool.Sequence({any, end});
+  const ExprId more = pool.Sequence({pool.Literal(spec.list_separator), any});
+  return pool.Sequence({any, pool.Repeat(more, 0, kUnbounded), end});
+}
+
+// Free text with tags behind triggers.
+Result<ExprId> TextAndTags(ExprPool& pool, const GrammarSpec& spec, const std::vector<Tag>& tags,
+                           ExprId run) {
+  Triggered triggered(spec);
+  if (!spec.list_begin.empty()) {
+    STAFFEL_RETURN_IF_ERROR(triggered.Add(spec.list_begin, [&](std::string_view begin) {
+      return pool.Sequence({pool.Literal(begin), run});
+    }));
+  } else {
+    for (const Tag& tag : tags) {
+      STAFFEL_RETURN_IF_ERROR(triggered.Add(tag.begin, [&](std::string_view begin) {
+        return pool.Sequence({pool.Literal(begin), tag.rest});
+      }));
+    }
+  }
+  const FreeText free_text(pool, spec.triggers);
+  const ExprId call = triggered.Call(pool, free_text);
+  const ExprId text = free_text.WithoutAny();
+  if (spec.single_tag) return pool.Choice({text, call});
+  return pool.Sequence({pool.Repeat(call, 0, kUnbounded), text});
+}
+
+// Text or tags, where the beginning tells which of them.
+Result<ExprId> TextOrTags(ExprPool& pool, const GrammarSpec& spec, ExprId list) {
+  ExprId text = pool.Never();
+  if (!spec.source.empty()) {
+    STAFFEL_ASSIGN_OR_RETURN(const RuleId json, ParseJsonSchema(pool, spec.source, spec.space));
+    text = pool.Rule(json);
+  } else if (spec.leading_tags) {
+    STAFFEL_ASSIGN_OR_RETURN(text, TextWithoutLead(pool, spec.triggers));
+  } else {
+    text = FreeText(pool, spec.triggers).WithoutAny();
+  }
+  return pool.Choice({pool.Sequence({pool.Literal(spec.text_begin), text}), list});
+}
+
 }  // namespace
 
 ExprId TextUntil(ExprPool& pool, std::string_view marker) {
@@ -149,48 +178,17 @@ ExprId TextUntil(ExprPool& pool, std::string_view marker) {
 Result<RuleId> ParseTags(ExprPool& pool, const GrammarSpec& spec) {
   if (spec.tags.empty()) return absl::InvalidArgumentError("a grammar of tags needs a tag");
   for (const std::string& trigger : spec.triggers) STAFFEL_RETURN_IF_ERROR(CheckTrigger(trigger));
-  Triggered triggered(spec);
-  std::vector<ExprId> whole;  // tags, their begin included
-  for (const StructuralTag& tag : spec.tags) {
-    STAFFEL_ASSIGN_OR_RETURN(const RuleId content, ParseJsonSchema(pool, tag.schema, spec.space));
-    const ExprId rest = pool.Sequence({pool.Rule(content), pool.Literal(tag.end)});
-    whole.push_back(pool.Sequence({pool.Literal(tag.begin), rest}));
-    if (spec.tag_required || !spec.list_begin.empty()) continue;
-    STAFFEL_RETURN_IF_ERROR(triggered.Add(tag.begin, [&](std::string_view begin) {
-      return pool.Sequence({pool.Literal(begin), rest});
-    }));
+  STAFFEL_ASSIGN_OR_RETURN(const std::vector<Tag> tags, ParseEach(pool, spec));
+  const ExprId run = Run(pool, spec, tags);
+  const ExprId list = pool.Sequence({pool.Literal(spec.list_begin), run});
+  ExprId body = list;
+  if (!spec.tag_required) {
+    const bool either = !spec.source.empty() || spec.leading_tags || !spec.text_begin.empty();
+    STAFFEL_ASSIGN_OR_RETURN(
+        body, either ? TextOrTags(pool, spec, list) : TextAndTags(pool, spec, tags, run));
   }
   const RuleId root = pool.NewRule("the tags");
-  const ExprId tag = pool.Choice(whole);
-  ExprId list = tag;  // behind list_begin
-  if (!spec.single_tag) {
-    const ExprId more = pool.Sequence({pool.Literal(spec.list_separator), tag});
-    list = pool.Sequence({tag, pool.Repeat(more, 0, kUnbounded)});
-  }
-  list = pool.Sequence({list, pool.Literal(spec.list_end)});
-  if (spec.tag_required) {
-    pool.Define(root, pool.Sequence({pool.Literal(spec.list_begin), list}));
-    return root;
-  }
-  if (!spec.list_begin.empty()) {
-    STAFFEL_RETURN_IF_ERROR(triggered.Add(spec.list_begin, [&](std::string_view begin) {
-      return pool.Sequence({pool.Literal(begin), list});
-    }));
-  }
-  const FreeText free_text(pool, spec.triggers);
-  const ExprId text = free_text.WithoutAny();
-  if (!spec.text_begin.empty()) {
-    const ExprId plain = pool.Sequence({pool.Literal(spec.text_begin), text});
-    const ExprId tags = pool.Sequence({pool.Literal(spec.list_begin), list});
-    pool.Define(root, pool.Choice({plain, tags}));
-    return root;
-  }
-  const ExprId call = triggered.Call(pool, free_text);
-  if (spec.single_tag) {
-    pool.Define(root, pool.Choice({text, call}));
-  } else {
-    pool.Define(root, pool.Sequence({pool.Repeat(call, 0, kUnbounded), text}));
-  }
+  pool.Define(root, body);
   return root;
 }
 

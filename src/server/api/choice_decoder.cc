@@ -51,7 +51,8 @@ void ChoiceDecoder::Push(const GeneratedToken& token) {
     const std::string_view name = tokenizer_.TokenBytes(token.token, /*special=*/true);
     if (std::find(markers_.begin(), markers_.end(), name) != markers_.end()) {
       pending_markers_.push_back({decoded_bytes_, std::string(name)});
-      return Give("");
+      Give("");
+      return EndBehindCall();
     }
   }
   decoded_.clear();
@@ -61,6 +62,25 @@ void ChoiceDecoder::Push(const GeneratedToken& token) {
   const bool stopped = stop_.Push(decoded_, &passed_);
   Give(passed_);
   if (stopped) Stopped();
+  EndBehindCall();
+}
+
+bool ChoiceDecoder::DropBehindCall() {
+  if (!single_call_) return false;
+  std::vector<answer::Delta>& deltas = piece_.deltas;
+  const auto end = std::find_if(deltas.begin(), deltas.end(), [](const answer::Delta& delta) {
+    return delta.kind == answer::Delta::Kind::kCallEnd;
+  });
+  if (end == deltas.end()) return false;
+  deltas.erase(end + 1, deltas.end());
+  return true;
+}
+
+void ChoiceDecoder::EndBehindCall() {
+  if (!DropBehindCall()) return;
+  finished_ = true;
+  piece_.finish = FinishReason::kStop;
+  piece_.stop_string.reset();
 }
 
 // Text that the client is to get, in order.
@@ -99,13 +119,15 @@ void ChoiceDecoder::Finish(FinishReason reason) {
   Give(passed_);
   if (stopped) return Stopped();
   if (parser_ != nullptr) parser_->Finish(&piece_.deltas);
+  DropBehindCall();
   piece_.finish = reason;
   if (reason == FinishReason::kStop) piece_.stop_token = stop_token_;
 }
 
 void ChoiceDecoder::Parse(std::unique_ptr<answer::Parser> parser,
-                          std::vector<std::string_view> markers) {
+                          std::vector<std::string_view> markers, bool single_call) {
   parser_ = std::move(parser);
+  single_call_ = single_call;
   markers_ = std::move(markers);
 }
 

@@ -27,7 +27,8 @@ struct Piece {
   std::vector<answer::Delta> deltas;
   std::vector<GeneratedToken> tokens;  // the tokens read for it; a stop token is left out
   std::optional<FinishReason> finish;  // set on the last piece
-  // With finish kStop, what ended the answer; neither where a grammar had nothing to add.
+  // With finish kStop, what ended the answer; neither where a grammar had nothing to add, or where
+  // a call ended it.
   std::optional<std::string> stop_string;
   std::optional<GeneratedToken> stop_token;
   Usage usage;  // of the choice up to here; a sink gets it, Take leaves it out
@@ -44,15 +45,16 @@ class ChoiceDecoder {
                 std::vector<TokenId> stop_tokens, bool include_stop_text, bool skip_special_tokens);
 
   // Before the first token: tells reasoning and calls apart. Names of control tokens in `markers`
-  // are told to the parser and are no text.
-  void Parse(std::unique_ptr<answer::Parser> parser, std::vector<std::string_view> markers);
+  // are told to the parser and are no text. single_call: the answer is over with its first call.
+  void Parse(std::unique_ptr<answer::Parser> parser, std::vector<std::string_view> markers,
+             bool single_call);
 
   // Takes the tokens and the finish of one event; tokens after a stop string are ignored.
   void Apply(const SeqEvent& event);
 
   // True once the answer is complete: by the engine's word, or by a stop string.
   bool finished() const { return finished_; }
-  // A stop string ended it while the engine still works on it.
+  // A stop string or the one call ended it while the engine still works on it.
   bool must_cancel() const { return finished_ && !engine_finished_; }
 
   Piece Take();
@@ -64,6 +66,8 @@ class ChoiceDecoder {
   void Finish(FinishReason reason);
   void Stopped();  // by a stop string
   void Give(std::string_view text);
+  bool DropBehindCall();  // what stands behind the one call; true if it has ended
+  void EndBehindCall();   // the answer, then
 
   // A control token's name at a place of the decoded text.
   struct Marker {
@@ -76,6 +80,7 @@ class ChoiceDecoder {
   std::vector<TokenId> stop_tokens_;
   std::unique_ptr<answer::Parser> parser_;  // null: all text is content
   std::vector<std::string_view> markers_;
+  bool single_call_ = false;
   std::deque<Marker> pending_markers_;  // behind text that the stop matcher holds back
   size_t decoded_bytes_ = 0, given_bytes_ = 0;
   int reasoning_tokens_ = 0;

@@ -68,7 +68,8 @@ Generation::Generation(GenerationSpec spec) : spec_(std::move(spec)), started_(N
       if (!spec_.parser) continue;
       answer::ParserOptions parser = *spec_.parser;
       parser.id_seed += choices_.size();
-      choices_.back().decoder.Parse(answer::MakeParser(parser), answer::Markers(parser.formats));
+      choices_.back().decoder.Parse(answer::MakeParser(parser), answer::Markers(parser.formats),
+                                    spec_.single_call);
     }
   }
   open_choices_ = static_cast<int>(choices_.size());

@@ -6,6 +6,7 @@
 
 #include "answer/format.h"
 #include "base/strings.h"
+#include "server/api/call_grammar.h"
 #include "server/api/output_grammar.h"
 #include "server/api/prompts.h"
 #include "text/fill_in_middle.h"
@@ -78,7 +79,6 @@ GenerationSpec ReadShared(std::shared_ptr<const ServedModel> model, FieldReader&
   GenerationSpec spec;
   spec.model = std::move(model);
   spec.options = ReadGenerationOptions(reader, *spec.model->tokenizer);
-  ReadOutputGrammar(reader, spec.model->grammars.get(), spec.options);
   return spec;
 }
 
@@ -87,10 +87,10 @@ uint64_t RandomNumber() {
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
-// How the answer is told apart, and held to be a call where one is required.
-std::optional<ApiError> ReadAnswerForm(const RenderedChat& chat, GenerationSpec& spec) {
+// How the answer is told apart.
+answer::ParserOptions ParserOf(const ServedModel& model, const RenderedChat& chat) {
   answer::ParserOptions parser;
-  parser.formats = spec.model->formats;
+  parser.formats = model.formats;
   parser.in_reasoning = answer::OpensReasoning(chat.prompt.text, parser.formats.reasoning);
   if (answer::ClosesReasoning(chat.prompt.text, parser.formats.reasoning))
     parser.formats.reasoning = answer::ReasoningFormat::kNone;
@@ -99,21 +99,53 @@ std::optional<ApiError> ReadAnswerForm(const RenderedChat& chat, GenerationSpec&
   } else {
     parser.tools = SignaturesOf(chat.tool_choice.tools);
   }
-  if (chat.tool_choice.required) {
-    if (spec.options.sampling.grammar != nullptr) {
-      return Invalid("tool_choice",
-                     "'tool_choice' demands a call, and another field a format of the "
-                     "answer; send one of them");
-    }
-    auto grammar = CallGrammar(chat.tool_choice, parser.formats.calls);
-    if (!grammar.ok())
-      return Invalid("tool_choice",
-                     StrCat("'tool_choice': ", std::string(grammar.status().message())));
-    parser.in_reasoning = false;
-    if (auto error = SetGrammar(**grammar, spec.model->grammars.get(), "tool_choice", spec.options))
+  parser.id_seed = RandomNumber();
+  return parser;
+}
+
+bool IsJson(const grammar::GrammarSpec& spec) {
+  return spec.kind == grammar::GrammarSpec::Kind::kJsonSchema ||
+         spec.kind == grammar::GrammarSpec::Kind::kJsonObject;
+}
+
+// What the answer is held to: calls where they are demanded or strict, else the wished format,
+// beside which calls may stand if it is JSON. No value: nothing.
+Checked<std::optional<OutputWish>> Held(const ToolChoice& choice, answer::CallFormat format,
+                                        std::optional<OutputWish> wish,
+                                        const Tokenizer& tokenizer) {
+  const bool json = wish && IsJson(wish->spec);
+  if (choice.required && wish && !json) {
+    return Invalid("tool_choice", StrCat("'tool_choice' demands a call, and '", wish->field,
+                                         "' a format of the answer; send one of them"));
+  }
+  const bool strict = HasStrictTool(choice.tools);
+  const bool beside = json && !choice.tools.is_null() && format != answer::CallFormat::kNone;
+  const bool calls = choice.required || (wish ? beside : strict);
+  if (!calls) return wish;
+  const std::string field = choice.required ? "tool_choice" : "tools";
+  auto spec = CallGrammar(choice, format, tokenizer);
+  if (!spec.ok())
+    return Invalid(field, StrCat("'", field, "': ", std::string(spec.status().message())));
+  if (beside && !choice.required) {
+    const bool any = wish->spec.kind == grammar::GrammarSpec::Kind::kJsonObject;
+    spec->source = any ? R"({"type":"object"})" : wish->spec.source;
+  }
+  return std::optional<OutputWish>(OutputWish{*std::move(spec), field});
+}
+
+std::optional<ApiError> ReadAnswerForm(const RenderedChat& chat, std::optional<OutputWish> wish,
+                                       GenerationSpec& spec) {
+  answer::ParserOptions parser = ParserOf(*spec.model, chat);
+  auto held = Held(chat.tool_choice, parser.formats.calls, std::move(wish), *spec.model->tokenizer);
+  if (auto* error = std::get_if<ApiError>(&held)) return std::move(*error);
+  if (auto& hold = std::get<std::optional<OutputWish>>(held)) {
+    parser.held_calls = hold->spec.kind == grammar::GrammarSpec::Kind::kTags;
+    AddBeginning(parser, *spec.model->tokenizer, &hold->spec);
+    if (auto error = SetGrammar(std::move(hold->spec), spec.model->grammars.get(), hold->field,
+                                spec.options))
       return error;
   }
-  parser.id_seed = RandomNumber();
+  spec.single_call = !chat.tool_choice.parallel;
   if (parser.formats.calls != answer::CallFormat::kNone ||
       parser.formats.reasoning != answer::ReasoningFormat::kNone) {
     spec.parser = std::move(parser);
@@ -131,11 +163,12 @@ Checked<GenerationSpec> ReadChat(std::shared_ptr<const ServedModel> model, Field
   GenerationSpec spec = ReadShared(std::move(model), reader);
   ReadChatLogprobs(reader, spec.options);
   ReadMaxTokens(reader, spec.options, 1);
+  std::optional<OutputWish> wish = ReadOutputWish(reader);
   if (!reader.ok()) return *reader.error();
   Checked<RenderedChat> rendered = RenderChat(*spec.model, reader);
   if (auto* error = std::get_if<ApiError>(&rendered)) return *error;
   RenderedChat& chat = std::get<RenderedChat>(rendered);
-  if (auto error = ReadAnswerForm(chat, spec)) return *error;
+  if (auto error = ReadAnswerForm(chat, std::move(wish), spec)) return *error;
   Truncate(spec, 1, chat.tokens);
   if (auto error = CheckPromptLength(*spec.model, chat.tokens.size(), 1, "messages")) return *error;
   spec.max_tokens_default = spec.model->limits.max_model_len;
@@ -154,7 +187,13 @@ Checked<GenerationSpec> ReadCompletion(std::shared_ptr<const ServedModel> model,
   ReadBestOf(reader, spec);
   const bool echo = reader.Bool("echo").value_or(false);
   ReadMaxTokens(reader, spec.options, echo ? 0 : 1);
+  std::optional<OutputWish> wish = ReadOutputWish(reader);
   if (!reader.ok()) return *reader.error();
+  if (wish) {
+    if (auto error = SetGrammar(std::move(wish->spec), spec.model->grammars.get(), wish->field,
+                                spec.options))
+      return *error;
+  }
   Checked<std::vector<GenerationPrompt>> prompts =
       ReadPrompts(*spec.model, spec.options.add_special_tokens, reader);
   if (auto* error = std::get_if<ApiError>(&prompts)) return *error;

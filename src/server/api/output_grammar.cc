@@ -12,17 +12,11 @@ namespace {
 
 using grammar::GrammarSpec;
 
-// The format that a request asks for, and the field that does.
-struct Wish {
-  GrammarSpec spec;
-  std::string field;
-};
-
 class WishReader {
  public:
   explicit WishReader(FieldReader& reader) : reader_(reader) {}
 
-  std::optional<Wish> Read() {
+  std::optional<OutputWish> Read() {
     ReadResponseFormat();
     if (const Json* outputs = reader_.Object("structured_outputs")) {
       ReadField(*outputs, "structured_outputs.", "json", GrammarSpec::Kind::kJsonSchema);
@@ -52,7 +46,7 @@ class WishReader {
       return reader_.Fail(field, StrCat("'", wish_->field, "' and '", field,
                                         "' both say what the answer must be; send one of them"));
     }
-    wish_ = Wish{std::move(spec), std::move(field)};
+    wish_ = OutputWish{std::move(spec), std::move(field)};
   }
 
   void ReadResponseFormat() {
@@ -141,7 +135,7 @@ class WishReader {
   }
 
   FieldReader& reader_;
-  std::optional<Wish> wish_;
+  std::optional<OutputWish> wish_;
 };
 
 }  // namespace
@@ -160,12 +154,6 @@ std::optional<ApiError> SetGrammar(GrammarSpec spec, grammar::Grammars* grammars
   return std::nullopt;
 }
 
-void ReadOutputGrammar(FieldReader& reader, grammar::Grammars* grammars,
-                       GenerationOptions& options) {
-  std::optional<Wish> wish = WishReader(reader).Read();
-  if (!wish || !reader.ok()) return;
-  if (auto error = SetGrammar(std::move(wish->spec), grammars, wish->field, options))
-    reader.Fail(wish->field, error->message);
-}
+std::optional<OutputWish> ReadOutputWish(FieldReader& reader) { return WishReader(reader).Read(); }
 
 }  // namespace staffel::api

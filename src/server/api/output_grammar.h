@@ -12,13 +12,17 @@
 
 namespace staffel::api {
 
-// Sets options.sampling.grammar, and ignore_eos off with it: a text that is complete ends. One
-// field at most may ask for a format. An error, also of what `grammars` cannot honour, is left in
-// `reader`; grammars may be null: then every format is refused.
-void ReadOutputGrammar(FieldReader& reader, grammar::Grammars* grammars,
-                       GenerationOptions& options);
+// The format that a request asks for, and the field that does.
+struct OutputWish {
+  grammar::GrammarSpec spec;
+  std::string field;
+};
 
-// The same for a specification that is there already; an error names `field`.
+// One field at most may ask for a format; an error is left in `reader`.
+std::optional<OutputWish> ReadOutputWish(FieldReader& reader);
+
+// Sets options.sampling.grammar, and ignore_eos off with it: a text that is complete ends. An error
+// names `field`: what `grammars` cannot honour; grammars may be null, then every format is refused.
 std::optional<ApiError> SetGrammar(grammar::GrammarSpec spec, grammar::Grammars* grammars,
                                    const std::string& field, GenerationOptions& options);
 

@@ -79,23 +79,6 @@ void ReadObject(FieldReader& reader, const Json& object, ToolChoice& choice) {
   if (!Has(choice.tools, choice.named)) Unknown(reader, choice.named);
 }
 
-grammar::StructuralTag TagOf(const Json& tool, answer::CallFormat format) {
-  const Json& function = tool["function"];
-  const auto given = function.find("parameters");
-  const std::string schema =
-      given != function.end() && given->is_object() ? given->dump() : R"({"type":"object"})";
-  const std::string name = Json(NameOf(tool)).dump();
-  switch (format) {
-    case answer::CallFormat::kHermes:
-      return {StrCat("<tool_call>\n{\"name\": ", name, ", \"arguments\": "), schema,
-              "}\n</tool_call>"};
-    case answer::CallFormat::kLlama:
-      return {StrCat("{\"name\": ", name, ", \"parameters\": "), schema, "}"};
-    default:
-      return {StrCat("{\"name\": ", name, ", \"arguments\": "), schema, "}"};
-  }
-}
-
 }  // namespace
 
 ToolChoice ReadToolChoice(FieldReader& reader) {
@@ -103,7 +86,13 @@ ToolChoice ReadToolChoice(FieldReader& reader) {
   const Json* tools = reader.Array("tools");
   if (tools != nullptr) {
     for (size_t i = 0; i < tools->size(); i++) {
-      if (IsFunction((*tools)[i])) continue;
+      if (IsFunction((*tools)[i])) {
+        const Json strict = (*tools)[i]["function"].value("strict", Json());
+        if (strict.is_null() || strict.is_boolean()) continue;
+        const std::string field = StrCat("tools[", i, "].function.strict");
+        reader.Fail(field, StrCat("'", field, "' must be true or false, it is ", TypeName(strict)));
+        return choice;
+      }
       reader.Fail(StrCat("tools[", i, "]"),
                   StrCat("'tools[", i,
                          "]' must be {'type': 'function', 'function': {'name', 'parameters'}}"));
@@ -144,25 +133,10 @@ std::vector<answer::ToolSignature> SignaturesOf(const Json& tools) {
   return signatures;
 }
 
-Result<std::shared_ptr<const grammar::GrammarSpec>> CallGrammar(const ToolChoice& choice,
-                                                                answer::CallFormat format) {
-  auto spec = std::make_shared<grammar::GrammarSpec>();
-  spec->kind = grammar::GrammarSpec::Kind::kTags;
-  spec->tag_required = true;
-  const bool hermes = format == answer::CallFormat::kHermes;
-  if (!hermes && format != answer::CallFormat::kJson && format != answer::CallFormat::kLlama) {
-    return absl::UnimplementedError(
-        StrCat("this model's calls have the format ", std::string(answer::Name(format)),
-               ", which it cannot be held to in this version; use 'auto'"));
-  }
-  // Calls without markers of their own stand alone.
-  spec->single_tag = !choice.parallel || !hermes;
-  spec->triggers = {hermes ? "<tool_call>" : "{\"name\": "};
-  for (const Json& tool : choice.tools) {
-    if (choice.named.empty() || NameOf(tool) == choice.named)
-      spec->tags.push_back(TagOf(tool, format));
-  }
-  return spec;
-}
+const std::string& ToolName(const Json& tool) { return NameOf(tool); }
+
+bool IsStrict(const Json& tool) { return tool["function"].value("strict", Json()) == true; }
+
+bool HasStrictTool(const Json& tools) { return std::any_of(tools.begin(), tools.end(), IsStrict); }
 
 }  // namespace staffel::api

@@ -1,14 +1,11 @@
-// Tools of a chat: which may be called, whether one must be, and what that means for the parser of
-// the answer and for its grammar. Pure.
+// Tools of a chat: which may be called, and whether one must be. Pure.
 #pragma once
 
-#include <memory>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "answer/parser.h"
 #include "server/api/json_parse.h"
-#include "staffel/grammar.h"
 
 namespace staffel::api {
 
@@ -16,7 +13,7 @@ struct ToolChoice {
   Json tools;             // that the model is shown and may call, as in the request; null: none
   bool required = false;  // the answer is one call or more
   std::string named;      // and of this one; "": of any
-  bool parallel = true;   // more than one call may come; only enforced where one is required
+  bool parallel = true;   // more than one call may come
 };
 
 // Reads tools, tool_choice and parallel_tool_calls; an error is left in `reader`.
@@ -25,9 +22,9 @@ ToolChoice ReadToolChoice(FieldReader& reader);
 // What the parser must know of them.
 std::vector<answer::ToolSignature> SignaturesOf(const Json& tools);
 
-// The grammar of an answer that must be a call. Unimplemented: this version cannot hold a model
-// with this format to it.
-Result<std::shared_ptr<const grammar::GrammarSpec>> CallGrammar(const ToolChoice& choice,
-                                                                answer::CallFormat format);
+// Of a tool that ReadToolChoice has let through.
+const std::string& ToolName(const Json& tool);
+bool IsStrict(const Json& tool);        // its arguments must follow its schema
+bool HasStrictTool(const Json& tools);  // null: none
 
 }  // namespace staffel::api

@@ -33,6 +33,7 @@ void Write(const grammar::GrammarSpec& spec, proto::GrammarSpec& out) {
     added.set_begin(tag.begin);
     added.set_schema(tag.schema);
     added.set_end(tag.end);
+    added.set_form(static_cast<uint32_t>(tag.form));
   }
   out.set_tag_required(spec.tag_required);
   out.set_single_tag(spec.single_tag);
@@ -44,6 +45,7 @@ void Write(const grammar::GrammarSpec& spec, proto::GrammarSpec& out) {
   out.set_reasoning_begin(spec.reasoning_begin);
   out.set_reasoning_end(spec.reasoning_end);
   out.set_reasoning_open(spec.reasoning_open);
+  out.set_leading_tags(spec.leading_tags);
 }
 
 // Kinds that this version does not know are refused where the grammar is compiled.
@@ -54,7 +56,8 @@ grammar::GrammarSpec Read(const proto::GrammarSpec& in) {
   spec.choices.assign(in.choices().begin(), in.choices().end());
   spec.triggers.assign(in.triggers().begin(), in.triggers().end());
   for (const proto::StructuralTag& tag : in.tags()) {
-    spec.tags.push_back({tag.begin(), tag.schema(), tag.end()});
+    const auto form = static_cast<grammar::ValueForm>(std::min(tag.form(), 255u));
+    spec.tags.push_back({tag.begin(), tag.schema(), tag.end(), form});
   }
   spec.tag_required = in.tag_required();
   spec.single_tag = in.single_tag();
@@ -66,6 +69,7 @@ grammar::GrammarSpec Read(const proto::GrammarSpec& in) {
   spec.reasoning_begin = in.reasoning_begin();
   spec.reasoning_end = in.reasoning_end();
   spec.reasoning_open = in.reasoning_open();
+  spec.leading_tags = in.leading_tags();
   return spec;
 }
 

@@ -173,6 +173,7 @@ TEST(ParserRandom, AnythingIsCoveredHoweverItIsCut) {
                                     : Any(rng, kReasoningFormats);
     options.in_reasoning = rng() % 8 == 0;
     options.show_control = rng() % 4 == 0;
+    options.held_calls = rng() % 4 == 0;
     options.tools = {{"f", {"text"}}, {"g", {}}};
     const std::string text = Soup(rng);
     SCOPED_TRACE(text + " as " + std::string(Name(options.formats.calls)) + ", round " +

@@ -109,7 +109,7 @@ TEST(Parser, WhatIsNoCallIsContentAsItStands) {
         "a <tool_call>{\"name\": 5, \"arguments\": {}}</tool_call>",
         "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>", "<tool_call>{\"name\": \"f",
         "<tool_call>{\"name\": \"f\", \"arguments\": ", "x </tool_call> y", "<tool_cal>{}",
-        "< <tool <tool_", "{\"name\": \"f\", \"arguments\": {}}",
+        "< <tool <tool_", "a {\"name\": \"f\", \"arguments\": {}}",
         "<tool_call>{\"name\": \"f\", \"arguments\": \"not json\"}</tool_call>",
         "<tool_call>{\"name\": \"\"}</tool_call>",
         "<tool_call>{\"name\": \"a b\", \"arguments\": {}}"}) {
@@ -132,6 +132,80 @@ TEST(Parser, BegunCallsKeepWhatTheModelWrites) {
              {"", "", {{"f", "{\"a\": ]} and so on"}}});
 }
 
+// Models that are asked for calls with markers may forget these.
+TEST(Parser, AnAnswerThatIsNothingButCallsNeedsNoMarkers) {
+  const std::string f = "{\"name\": \"f\", \"arguments\": {\"text\": \"x\"}}";
+  const std::string g = "{\"name\": \"g\", \"parameters\": {}}";
+  const Call call_f = {"f", "{\"text\": \"x\"}"}, call_g = {"g", "{}"};
+  for (CallFormat format : {CallFormat::kHermes, CallFormat::kQwenXml, CallFormat::kMistral,
+                            CallFormat::kGranite, CallFormat::kDeepSeek}) {
+    const Format marked(format);
+    marked.Gives(f, {"", "", {call_f}});
+    marked.Gives(" \n" + f + "\n", {"", "", {call_f}});
+    marked.Gives(f + "\n" + g, {"", "", {call_f, call_g}});
+    marked.Gives("[" + f + ", " + g + "]", {"", "", {call_f, call_g}});
+    marked.Gives("```json\n" + f + "\n```", {"", "", {call_f}});
+    marked.Gives("```\n" + f + "\n```\n", {"", "", {call_f}});
+    for (const std::string& text :
+         {"Like this: " + f, f + " is a call.", "```json\n" + f + "\n```\nThat is a call.",
+          "\n[" + f, f.substr(0, f.size() - 1), std::string("{\"name\": \"f\"}"),
+          std::string("{\"name\": \"unknown\", \"arguments\": {}}"),
+          std::string("{\"name\": \"f\", \"age\": 5, \"arguments\": {}}"),
+          std::string("{\"name\": \"f\", \"arguments\": {\"text\": "),
+          std::string("{\"name\": \"f\", \"arguments\": {\"text\": \"x\",}}"),
+          std::string("[1, 2]"), std::string("{\"a\": 1}"), std::string("```json\n{\"a\": 1}\n```"),
+          std::string("``"), std::string("```python\nf()\n```"), std::string(2000, ' ') + f}) {
+      marked.GivesAsText(text, {text, "", {}});
+    }
+  }
+  Format(CallFormat::kHermes, ReasoningFormat::kThink)
+      .Gives("<think>hm</think>\n\n" + f, {"", "hm", {call_f}});
+  Format(CallFormat::kLlama, ReasoningFormat::kThink)
+      .Gives("<think>hm</think>" + g, {"", "hm", {call_g}});
+}
+
+// What cannot become such an answer any more is given out at once.
+TEST(Parser, OnlyWhatMayBeNothingButCallsIsHeldBack) {
+  ParserOptions options;
+  options.formats.calls = CallFormat::kHermes;
+  options.tools = {{"f", {}}};
+  const std::pair<const char*, bool> cases[] = {{"{\"name\": \"f\", \"arguments\": {\"a\": ", true},
+                                                {"```json\n{\"na", true},
+                                                {"  ", true},
+                                                {"{\"title\": \"x", false},
+                                                {"Hello", false},
+                                                {"```py", false},
+                                                {"[1", false}};
+  for (const auto& [text, held] : cases) {
+    auto parser = MakeParser(options);
+    std::vector<Delta> deltas;
+    parser->Push(text, false, &deltas);
+    EXPECT_EQ(deltas.empty(), held) << text;
+  }
+}
+
+// Where a grammar writes the calls, nothing else is one.
+TEST(Parser, HeldCallsHaveTheirPlace) {
+  ParserOptions options;
+  options.tools = {{"f", {}}};
+  options.held_calls = true;
+  const std::string f = "{\"name\": \"f\", \"arguments\": {}}";
+  const auto calls = [&](CallFormat format, const std::string& text) {
+    options.formats.calls = format;
+    return Gather(
+               ParseDeltas(options, Pieces(text, options.formats, false), [](size_t) { return 1; }))
+        .calls.size();
+  };
+  for (CallFormat format : {CallFormat::kJson, CallFormat::kLlama, CallFormat::kGemma}) {
+    EXPECT_EQ(calls(format, f), 1u);
+    EXPECT_EQ(calls(format, " \n" + f), 1u);
+    EXPECT_EQ(calls(format, "So:\n" + f), 0u);
+    EXPECT_EQ(calls(format, "```json\n" + f + "\n```"), 0u);
+  }
+  EXPECT_EQ(calls(CallFormat::kHermes, f), 0u);
+  EXPECT_EQ(calls(CallFormat::kHermes, "So:\n<tool_call>" + f + "</tool_call>"), 1u);
+}
+
 TEST(Parser, QwenXml) {
   const Format xml(CallFormat::kQwenXml);
   xml.Gives(
@@ -145,6 +219,13 @@ TEST(Parser, QwenXml) {
        {{"f",
          "{\"text\": \"12\", \"n\": 12, \"list\": [1, \"<b>\"], \"free\": \"two\\nlines "
          "\\\"quoted\\\"\"}"}}});
+  // An end marker within JSON.
+  xml.Gives(
+      "<function=g>\n<parameter=l>\n[\"</parameter>\", 1]\n</parameter>\n<parameter=m>[\"a\"]</"
+      "parameter>\n<parameter=s>\"</parameter>\"</parameter>\n</function>",
+      {"", "", {{"g", "{\"l\": [\"</parameter>\", 1], \"m\": [\"a\"], \"s\": \"</parameter>\"}"}}});
+  xml.Gives("<function=g>\n<parameter=l>\n[\"a</parameter>\n</function>",
+            {"", "", {{"g", "{\"l\": \"[\\\"a\"}"}}});
   xml.Gives("<function=g>\n</function>", {"", "", {{"g", "{}"}}});
   xml.Gives("<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
             {"", "", {{"f", "{}"}}});
@@ -268,6 +349,22 @@ TEST(Parser, Think) {
   opened.Gives("<think>\nHm.</think>Yes", {"Yes", "Hm.", {}});
   Format(CallFormat::kNone, ReasoningFormat::kMistral)
       .Gives("[THINK]Hm.[/THINK]Yes", {"Yes", "Hm.", {}});
+}
+
+// Where the markers are control tokens, text that spells one ends nothing.
+TEST(Parser, HarmonyMarkersAsTextAreText) {
+  ParserOptions options;
+  options.formats = {CallFormat::kHarmony, ReasoningFormat::kHarmony};
+  options.tools = {{"f", {}}};
+  const std::vector<TextPiece> pieces = {{"<|channel|>", true},
+                                         {"commentary to=functions.f ", false},
+                                         {"<|message|>", true},
+                                         {"{\"a\": \"<|end|><|call|>\"}", false},
+                                         {"<|call|>", true}};
+  for (size_t size : {size_t{1}, size_t{100}}) {
+    EXPECT_EQ(Simple(Gather(ParseDeltas(options, pieces, [&](size_t) { return size; }))),
+              (Expected{"", "", {{"f", "{\"a\": \"<|end|><|call|>\"}"}}}));
+  }
 }
 
 TEST(Parser, Harmony) {

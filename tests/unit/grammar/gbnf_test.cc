@@ -200,6 +200,86 @@ TEST(Tags, ControlTokensAreNoText) {
   EXPECT_FALSE(Accepts(*either, "text" + call + "f1"));
 }
 
+// Text and tags are told apart at the beginning.
+TEST(Tags, Leading) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kTags;
+  spec.triggers = {"{", "["};
+  spec.leading_tags = true;
+  spec.tags = {{"{\"f\": ", R"({"type":"integer"})", "}"}};
+  spec.list_separator = "; ";
+  auto automaton = MakeAutomaton(spec);
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  for (const char* text :
+       {"", " \n", "text", " a {\"g\"}\n{[", "{\"f\": 1}", "{\"f\": 1}; {\"f\": 2}"}) {
+    EXPECT_TRUE(Accepts(*automaton, text)) << text;
+  }
+  for (const char* text : {"{", " {\"f\": 1}", "\n[1]", "{\"f\": 1} text", "a\xFF"}) {
+    EXPECT_FALSE(Accepts(*automaton, text)) << text;
+  }
+  spec.triggers = {"{{"};
+  EXPECT_FALSE(Compile(spec).ok());
+}
+
+TEST(Tags, OrJson) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kTags;
+  spec.triggers = {"<c>"};
+  spec.tags = {{"<c>", R"({"type":"integer"})", "</c>"}};
+  spec.source = R"({"type":"object","properties":{"a":{"const":1}},"required":["a"]})";
+  auto automaton = MakeAutomaton(spec);
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  EXPECT_TRUE(Accepts(*automaton, "<c>5</c><c>6</c>"));
+  EXPECT_TRUE(Accepts(*automaton, "{\"a\": 1}"));
+  EXPECT_FALSE(Accepts(*automaton, "text"));
+  EXPECT_FALSE(Accepts(*automaton, "{\"a\": 1}<c>5</c>"));
+}
+
+TEST(Tags, XmlMembers) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kTags;
+  spec.tag_required = true;
+  spec.tags = {{"<function=f>\n", R"({"type":"object","properties":{
+                   "text":{"type":"string"},
+                   "short":{"type":"string","maxLength":2},
+                   "unit":{"type":"string","enum":["C","F"]},
+                   "list":{"type":"array","items":{"type":"string"}},
+                   "maybe":{"anyOf":[{"type":"string"},{"type":"null"}]}},
+                 "required":["text","list"]})",
+                "</function>", ValueForm::kXml}};
+  auto automaton = MakeAutomaton(spec);
+  ASSERT_TRUE(automaton.ok()) << automaton.status();
+  const auto member = [](const std::string& name, const std::string& value) {
+    return "<parameter=" + name + ">\n" + value + "\n</parameter>\n";
+  };
+  const auto call = [](const std::string& members) {
+    return "<function=f>\n" + members + "</function>";
+  };
+  const std::string text = member("text", "a\n\"<b>\" </paramete"),
+                    list = member("list", "[\"</parameter>\"]");
+  EXPECT_TRUE(Accepts(*automaton, call(text + list)));
+  EXPECT_TRUE(Accepts(*automaton, call(member("text", "") + list)));
+  EXPECT_TRUE(Accepts(*automaton, call(text + member("short", "ab") + member("unit", "F") + list +
+                                       member("maybe", "\"x\""))));
+  EXPECT_FALSE(Accepts(*automaton, call(text)));
+  EXPECT_FALSE(Accepts(*automaton, call(list + text)));
+  EXPECT_FALSE(Accepts(*automaton, call(text + member("short", "abc") + list)));
+  EXPECT_FALSE(Accepts(*automaton, call(text + member("unit", "K") + list)));
+  EXPECT_FALSE(Accepts(*automaton, call(text + list + member("maybe", "x"))));
+  EXPECT_FALSE(Accepts(*automaton, call(member("text", "</parameter>") + list)));
+  for (const char* schema :
+       {R"({"type":"string"})", R"({"anyOf":[{"type":"object"}]})",
+        R"({"type":"object","properties":{"a>":{"type":"string"}}})",
+        R"({"type":"object","properties":{"a":{"type":"string"}},"minProperties":1})",
+        R"({"type":"object","properties":{"a":{"type":"string","anyOf":[{"minLength":1}]}}})",
+        R"({"type":"object","properties":{"a":{"uniqueThings":true}}})"}) {
+    spec.tags[0].schema = schema;
+    EXPECT_FALSE(Compile(spec).ok()) << schema;
+  }
+  spec.tags[0].schema = "{}";
+  EXPECT_TRUE(Accepts(*MakeAutomaton(spec), call("")));
+}
+
 TEST(Reasoning, StandsInFrontOfAnyGrammar) {
   GrammarSpec spec;
   spec.kind = GrammarSpec::Kind::kChoice;

@@ -134,7 +134,9 @@ class Maker {
       spec.source = std::string(Count(9), '\xFF');
       for (int i = Count(3); i > 0; --i) spec.choices.push_back(std::string(i, 'c'));
       for (int i = Count(3); i > 0; --i) spec.triggers.push_back(std::string(i, '<'));
-      for (int i = Count(3); i > 0; --i) spec.tags.push_back({"<a>", "{}", std::string(i, '>')});
+      for (int i = Count(3); i > 0; --i)
+        spec.tags.push_back({"<a>", "{}", std::string(i, '>'),
+                             Bool() ? grammar::ValueForm::kXml : grammar::ValueForm::kJson});
       spec.tag_required = Bool();
       spec.single_tag = Bool();
       for (std::string* literal : {&spec.list_begin, &spec.list_separator, &spec.list_end,
@@ -142,6 +144,7 @@ class Maker {
         *literal = std::string(Count(3), '\xFE');
       }
       spec.reasoning_open = Bool();
+      spec.leading_tags = Bool();
       spec.space = Bool() ? grammar::JsonSpace::kNone : grammar::JsonSpace::kFlexible;
       p.grammar = std::make_shared<const grammar::GrammarSpec>(std::move(spec));
     }

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/api/call_grammar.h"
 #include "server/api/choice_decoder.h"
 #include "server/api/json_parse.h"
 #include "server/api/tool_calls.h"
@@ -69,22 +70,38 @@ TEST(ToolChoice, RefusalsNameTheField) {
 }
 
 TEST(ToolChoice, GrammarsOfCalls) {
+  const ByteTokenizer tokenizer;
   const ToolChoice all = Read(std::string(kTools) + R"(,"tool_choice":"required")");
-  const auto hermes = CallGrammar(all, answer::CallFormat::kHermes);
+  const auto hermes = CallGrammar(all, answer::CallFormat::kHermes, tokenizer);
   ASSERT_TRUE(hermes.ok());
-  EXPECT_TRUE((*hermes)->tag_required);
-  EXPECT_FALSE((*hermes)->single_tag);
-  ASSERT_EQ((*hermes)->tags.size(), 2u);
-  EXPECT_EQ((*hermes)->tags[0].begin, "<tool_call>\n{\"name\": \"f\", \"arguments\": ");
-  EXPECT_EQ((*hermes)->tags[1].schema, R"({"type":"object"})");
+  EXPECT_TRUE(hermes->tag_required);
+  EXPECT_FALSE(hermes->single_tag);
+  ASSERT_EQ(hermes->tags.size(), 2u);
+  EXPECT_EQ(hermes->tags[0].begin, "<tool_call>\n{\"name\": \"f\", \"arguments\": ");
+  EXPECT_EQ(hermes->tags[1].schema, R"({"type":"object"})");
   const ToolChoice named =
       Read(std::string(kTools) + R"(,"tool_choice":{"type":"function","function":{"name":"g"}})");
-  const auto json = CallGrammar(named, answer::CallFormat::kJson);
+  const auto json = CallGrammar(named, answer::CallFormat::kJson, tokenizer);
   ASSERT_TRUE(json.ok());
-  EXPECT_TRUE((*json)->single_tag);
-  ASSERT_EQ((*json)->tags.size(), 1u);
-  EXPECT_EQ(CallGrammar(all, answer::CallFormat::kMistral).status().code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(json->single_tag);
+  ASSERT_EQ(json->tags.size(), 1u);
+}
+
+TEST(ToolChoice, StrictToolsAreHeldWithinText) {
+  const ByteTokenizer tokenizer;
+  const ToolChoice choice = Read(R"("tools":[
+      {"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":{}}}},
+      {"type":"function","function":{"name":"g","parameters":{"type":"object","uniqueThings":1}}}])");
+  EXPECT_TRUE(HasStrictTool(choice.tools));
+  EXPECT_FALSE(HasStrictTool(Json()));
+  const auto spec = CallGrammar(choice, answer::CallFormat::kLlama, tokenizer);
+  ASSERT_TRUE(spec.ok());
+  EXPECT_FALSE(spec->tag_required);
+  EXPECT_TRUE(spec->leading_tags);
+  EXPECT_EQ(spec->tags[0].schema, R"({"type":"object","properties":{}})");
+  EXPECT_EQ(spec->tags[1].schema, R"({"type":"object"})");
+  EXPECT_EQ(Refused(R"("tools":[{"type":"function","function":{"name":"f","strict":"yes"}}])"),
+            "tools[0].function.strict");
 }
 
 constexpr char kAnswer[] =
@@ -149,6 +166,35 @@ TEST(Tools, AStreamedAnswerIsTheSame) {
   }
 }
 
+// Behind the one call that may come, the answer ends.
+TEST(Tools, WithoutParallelCallsTheFirstEndsTheAnswer) {
+  const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n";
+  for (bool stream : {false, true}) {
+    ToolWorld world;
+    auto writer = world.Chat(std::string(kTools) + R"(,"parallel_tool_calls":false,"stream":)" +
+                             (stream ? "true" : "false"));
+    world.engine->Say("So: " + call + call);
+    EXPECT_EQ(writer->answers, 1);
+    EXPECT_EQ(world.engine->cancelled.size(), 1u);
+    int begun = 0;
+    if (stream) {
+      for (const std::string& event : writer->events) begun += event.find("\"name\"") != event.npos;
+    } else {
+      const auto choice = writer->json()["choices"][0];
+      begun = static_cast<int>(choice["message"]["tool_calls"].size());
+      EXPECT_EQ(choice["finish_reason"], "tool_calls");
+      EXPECT_EQ(choice["message"]["content"], "So:");
+    }
+    EXPECT_EQ(begun, 1);
+  }
+  // All at the end of the answer at once.
+  ToolWorld world;
+  auto writer = world.Chat(std::string(kTools) + R"(,"parallel_tool_calls":false)");
+  const std::string bare = "{\"name\": \"f\", \"arguments\": {}}";
+  world.engine->Say("[" + bare + ", " + bare + "]", FinishReason::kStop);
+  EXPECT_EQ(writer->json()["choices"][0]["message"]["tool_calls"].size(), 1u);
+}
+
 TEST(Tools, MessagesHaveBlocks) {
   ToolWorld world;
   auto writer = world.Post("/v1/messages", R"({"max_tokens":90,"stream":true,
@@ -204,7 +250,7 @@ TEST(Tools, ControlTokensKeepTheirPlaceAmongHeldText) {
     std::string* log;
   };
   std::string log;
-  decoder.Parse(std::make_unique<Recorder>(&log), {"<|turn|>"});
+  decoder.Parse(std::make_unique<Recorder>(&log), {"<|turn|>"}, /*single_call=*/false);
   SeqEvent event;
   for (TokenId token : {TokenId{'x'}, TokenId{'a'}, ByteTokenizer::kTurn, TokenId{'b'},
                         ByteTokenizer::kEnd, TokenId{'c'}})
