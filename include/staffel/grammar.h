@@ -57,6 +57,7 @@ struct GrammarSpec {
     kGrammar,     // source: GBNF, as llama.cpp and XGrammar have it (grammar/gbnf.h)
     kChoice,      // one of `choices`
     kTags,        // triggers and tags
+    kText,        // any text, of any tokens
   };
   Kind kind = Kind::kJsonObject;
   // As the kind says. kTags: a JSON Schema of an answer without tags, where it is no free text.
@@ -78,6 +79,8 @@ struct GrammarSpec {
   // opened it (reasoning_open), its end must. Without reasoning_end there is none.
   std::string reasoning_begin, reasoning_end;
   bool reasoning_open = false;
+  // Tokens of reasoning behind which its end is all that may come; -1: any number.
+  int reasoning_tokens_max = -1;
   JsonSpace space = JsonSpace::kFlexible;
 
   bool operator==(const GrammarSpec&) const = default;

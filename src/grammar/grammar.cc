@@ -46,6 +46,8 @@ Result<RuleId> Parse(ExprPool& pool, const GrammarSpec& spec) {
       return ParseGbnf(pool, spec.source);
     case GrammarSpec::Kind::kChoice:
       return ParseChoices(pool, spec.choices);
+    case GrammarSpec::Kind::kText:  // nothing to compile: GrammarCache
+      break;
     case GrammarSpec::Kind::kTags:
       return ParseTags(pool, spec);
   }

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/strings.h"
 #include "grammar/matcher.h"
+#include "grammar/reasoning_budget.h"
 
 namespace staffel::grammar {
 namespace {
@@ -149,9 +150,16 @@ Result<std::shared_ptr<Automaton>> GrammarCache::Find(const GrammarSpec& spec) {
   return automaton;
 }
 
+Status GrammarCache::Check(const GrammarSpec& spec) {
+  return spec.kind == GrammarSpec::Kind::kText ? absl::OkStatus() : Find(spec).status();
+}
+
 Result<std::unique_ptr<SequenceGrammar>> GrammarCache::Begin(const GrammarSpec& spec) {
+  if (spec.kind == GrammarSpec::Kind::kText)
+    return WithReasoningBudget(AnyTokens(*vocabulary_), vocabulary_, spec);
   STAFFEL_ASSIGN_OR_RETURN(std::shared_ptr<Automaton> automaton, Find(spec));
-  return std::make_unique<MatchedSequence>(std::move(automaton), spell_);
+  return WithReasoningBudget(std::make_unique<MatchedSequence>(std::move(automaton), spell_),
+                             vocabulary_, spec);
 }
 
 }  // namespace staffel::grammar

@@ -35,7 +35,7 @@ class GrammarCache : public Grammars {
                         const Limits& limits = {})
       : vocabulary_(std::move(vocabulary)), spell_(std::move(spell)), limits_(limits) {}
 
-  Status Check(const GrammarSpec& spec) override { return Find(spec).status(); }
+  Status Check(const GrammarSpec& spec) override;
   Result<std::unique_ptr<SequenceGrammar>> Begin(const GrammarSpec& spec) override;
 
  private:

@@ -118,6 +118,31 @@ class EveryFormat(Checks):
                         self.assert_arguments("get_weather", json.loads(message.content))
 
 
+class Reasoning(unittest.TestCase):
+    """A model that thinks for ever, until its budget is spent."""
+
+    def test_budgets(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = random_model(f"{folder}/m.gguf", "", ["<think>", "</think>"], "<think>")
+            with Server(path) as server:
+                chat = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0).chat.completions
+                fields = dict(model="m", messages=[{"role": "user", "content": "?"}], seed=5, temperature=1, max_tokens=200)
+                bias = {"260": 60, "261": -100, "0": -100, "2": -100}   # thinks first; ends neither by itself
+                for extra, most in (({"thinking_token_budget": 20}, 20), ({"reasoning": {"max_tokens": 5}}, 5), ({"thinking_budget": 0}, 0)):
+                    with self.subTest(extra):
+                        # The bias begins reasoning again behind its end: that is ended at once, and everything else is content.
+                        reply = chat.create(**fields, logit_bias=bias, extra_body=extra)
+                        details = reply.usage.completion_tokens_details
+                        self.assertLessEqual(details.reasoning_tokens, most + 4)
+                        self.assertGreaterEqual(details.reasoning_tokens, most)
+                endless = chat.create(**fields, logit_bias=bias)
+                self.assertGreater(endless.usage.completion_tokens_details.reasoning_tokens, 150)
+                client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0)
+                reply = client.messages.create(model="m", max_tokens=2000, messages=[{"role": "user", "content": "?"}],
+                                               thinking={"type": "enabled", "budget_tokens": 1024})
+                self.assertTrue(reply.content)
+
+
 class Strict(Checks):
     """Text in which calls, once begun, follow their schemas."""
 

@@ -213,11 +213,10 @@ void ReadThinking(FieldReader& reader, Json& chat) {
   const Json type = thinking->value("type", Json());
   if (type != "enabled" && type != "adaptive" && type != "disabled")
     return reader.Fail("thinking", "'thinking.type' must be enabled, adaptive or disabled");
-  chat["chat_template_kwargs"] = {{"enable_thinking", type != "disabled"}};
   FieldReader fields(*thinking, "thinking.");
-  const auto budget = fields.Int("budget_tokens", 1, INT32_MAX);
+  fields.Int("budget_tokens", 1, INT32_MAX);
   if (!fields.ok()) return reader.Fail("thinking", fields.error()->message);
-  if (budget && type == "enabled") chat["thinking_token_budget"] = *budget;
+  chat["thinking"] = *thinking;
 }
 
 void SetFormat(FieldReader& reader, const char* field, const Json& format, Json& chat) {

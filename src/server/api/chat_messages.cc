@@ -43,7 +43,7 @@ class MessageReader {
         has_calls = value.is_array() && !value.empty();
         if (has_calls) out["tool_calls"] = value;
       } else if (key == "name" || key == "tool_call_id" || key == "reasoning_content" ||
-                 key == "refusal") {
+                 key == "reasoning" || key == "refusal") {
         if (!value.is_string())
           return Fail(StrCat(".", key), StrCat("must be a string, it is ", TypeName(value)));
         out[key] = value;
@@ -51,6 +51,7 @@ class MessageReader {
         out[key] = value;  // templates of some families read further fields
       }
     }
+    ReadReasoning(message, has_calls, out);
     if (!out.contains("content") && name != "assistant")
       return Fail(".content", "is missing; give the text of the message");
     if (!out.contains("content") && !has_calls) out["content"] = "";
@@ -62,6 +63,17 @@ class MessageReader {
     std::string path = StrCat(at_, field);
     reader_.Fail(path, StrCat("'", path, "' ", what));
     return Json();
+  }
+
+  // Templates read it as reasoning_content, GPT-OSS's as thinking; newer clients send `reasoning`.
+  // GPT-OSS takes calls with content or with thinking, not with both.
+  void ReadReasoning(const Json& message, bool has_calls, Json& out) {
+    if (out.contains("reasoning") && !out.contains("reasoning_content"))
+      out["reasoning_content"] = out["reasoning"];
+    const bool both =
+        has_calls && out.contains("content") && !out["content"].empty() && out["content"] != "";
+    if (out.contains("reasoning_content") && !message.contains("thinking") && !both)
+      out["thinking"] = out["reasoning_content"];
   }
 
   Json Content(const Json& content, bool keep_content_parts) {

@@ -66,7 +66,7 @@ void ChoiceDecoder::Push(const GeneratedToken& token) {
 }
 
 bool ChoiceDecoder::DropBehindCall() {
-  if (!single_call_) return false;
+  if (!rules_.single_call) return false;
   std::vector<answer::Delta>& deltas = piece_.deltas;
   const auto end = std::find_if(deltas.begin(), deltas.end(), [](const answer::Delta& delta) {
     return delta.kind == answer::Delta::Kind::kCallEnd;
@@ -125,13 +125,33 @@ void ChoiceDecoder::Finish(FinishReason reason) {
 }
 
 void ChoiceDecoder::Parse(std::unique_ptr<answer::Parser> parser,
-                          std::vector<std::string_view> markers, bool single_call) {
+                          std::vector<std::string_view> markers, AnswerRules rules) {
   parser_ = std::move(parser);
-  single_call_ = single_call;
+  rules_ = std::move(rules);
   markers_ = std::move(markers);
 }
 
+// Reasoning as the client wants it.
+void ChoiceDecoder::ApplyRules(std::vector<answer::Delta>& deltas) {
+  using Kind = answer::Delta::Kind;
+  if (rules_.reasoning == AnswerRules::Reasoning::kShown) return;
+  std::vector<answer::Delta> kept;
+  for (answer::Delta& delta : deltas) {
+    if (delta.kind != Kind::kReasoning) {
+      if (std::exchange(reasoning_is_open_, false))
+        answer::Append(kept, {Kind::kContent, rules_.reasoning_close});
+      answer::Append(kept, std::move(delta));
+    } else if (rules_.reasoning == AnswerRules::Reasoning::kAsContent) {
+      if (!std::exchange(reasoning_is_open_, true)) delta.text.insert(0, rules_.reasoning_open);
+      delta.kind = Kind::kContent;
+      answer::Append(kept, std::move(delta));
+    }
+  }
+  deltas = std::move(kept);
+}
+
 Piece ChoiceDecoder::Take() {
+  ApplyRules(piece_.deltas);
   for (const answer::Delta& delta : piece_.deltas) {
     if (delta.kind == answer::Delta::Kind::kContent) piece_.text += delta.text;
   }

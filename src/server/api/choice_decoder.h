@@ -37,6 +37,14 @@ struct Piece {
 
 std::string_view FinishName(FinishReason reason);  // "stop", "length", "abort", "error"
 
+// What becomes of a parsed answer beside being told apart.
+struct AnswerRules {
+  enum class Reasoning : uint8_t { kShown, kHidden, kAsContent };
+  bool single_call = false;  // the answer is over with its first call
+  Reasoning reasoning = Reasoning::kShown;
+  std::string reasoning_open, reasoning_close;  // kAsContent: texts around it
+};
+
 class ChoiceDecoder {
  public:
   // `stop_tokens`: ascending; they end the answer and are not shown. The tokenizer must outlive the
@@ -45,9 +53,9 @@ class ChoiceDecoder {
                 std::vector<TokenId> stop_tokens, bool include_stop_text, bool skip_special_tokens);
 
   // Before the first token: tells reasoning and calls apart. Names of control tokens in `markers`
-  // are told to the parser and are no text. single_call: the answer is over with its first call.
+  // are told to the parser and are no text.
   void Parse(std::unique_ptr<answer::Parser> parser, std::vector<std::string_view> markers,
-             bool single_call);
+             AnswerRules rules);
 
   // Takes the tokens and the finish of one event; tokens after a stop string are ignored.
   void Apply(const SeqEvent& event);
@@ -68,6 +76,7 @@ class ChoiceDecoder {
   void Give(std::string_view text);
   bool DropBehindCall();  // what stands behind the one call; true if it has ended
   void EndBehindCall();   // the answer, then
+  void ApplyRules(std::vector<answer::Delta>& deltas);
 
   // A control token's name at a place of the decoded text.
   struct Marker {
@@ -80,7 +89,8 @@ class ChoiceDecoder {
   std::vector<TokenId> stop_tokens_;
   std::unique_ptr<answer::Parser> parser_;  // null: all text is content
   std::vector<std::string_view> markers_;
-  bool single_call_ = false;
+  AnswerRules rules_;
+  bool reasoning_is_open_ = false;      // kAsContent
   std::deque<Marker> pending_markers_;  // behind text that the stop matcher holds back
   size_t decoded_bytes_ = 0, given_bytes_ = 0;
   int reasoning_tokens_ = 0;

@@ -69,7 +69,7 @@ Generation::Generation(GenerationSpec spec) : spec_(std::move(spec)), started_(N
       answer::ParserOptions parser = *spec_.parser;
       parser.id_seed += choices_.size();
       choices_.back().decoder.Parse(answer::MakeParser(parser), answer::Markers(parser.formats),
-                                    spec_.single_call);
+                                    spec_.rules);
     }
   }
   open_choices_ = static_cast<int>(choices_.size());

@@ -37,7 +37,7 @@ struct GenerationSpec {
   bool gather = false;        // streamed: Complete gets the whole answer, too
   // Chats: how reasoning and calls are told apart from content; absent: all is content.
   std::optional<answer::ParserOptions> parser;
-  bool single_call = false;  // an answer ends with its first call
+  AnswerRules rules;  // where there is a parser
   std::unique_ptr<AnswerSink> sink;
   TaskRunner* runner = nullptr;  // outlives the generation
 };

@@ -133,19 +133,42 @@ Checked<std::optional<OutputWish>> Held(const ToolChoice& choice, answer::CallFo
   return std::optional<OutputWish>(OutputWish{*std::move(spec), field});
 }
 
+AnswerRules RulesOf(const RenderedChat& chat, const answer::ParserOptions& parser) {
+  AnswerRules rules;
+  rules.single_call = !chat.tool_choice.parallel;
+  if (!chat.reasoning.include) {
+    rules.reasoning = AnswerRules::Reasoning::kHidden;
+  } else if (!chat.reasoning.separate) {
+    rules.reasoning = AnswerRules::Reasoning::kAsContent;
+    const answer::ReasoningMarkers markers = answer::MarkersOf(parser.formats.reasoning);
+    if (!parser.in_reasoning) rules.reasoning_open = markers.open;
+    rules.reasoning_close = StrCat(markers.close, "\n\n");
+  }
+  return rules;
+}
+
 std::optional<ApiError> ReadAnswerForm(const RenderedChat& chat, std::optional<OutputWish> wish,
                                        GenerationSpec& spec) {
   answer::ParserOptions parser = ParserOf(*spec.model, chat);
+  const std::optional<int> budget = chat.reasoning.tokens_max;
+  const bool reasons = parser.formats.reasoning != answer::ReasoningFormat::kNone;
   auto held = Held(chat.tool_choice, parser.formats.calls, std::move(wish), *spec.model->tokenizer);
   if (auto* error = std::get_if<ApiError>(&held)) return std::move(*error);
-  if (auto& hold = std::get<std::optional<OutputWish>>(held)) {
+  auto& hold = std::get<std::optional<OutputWish>>(held);
+  if (!hold && budget && reasons) {
+    hold.emplace();
+    hold->spec.kind = grammar::GrammarSpec::Kind::kText;
+    hold->field = "thinking_token_budget";
+  }
+  if (hold) {
+    if (budget) hold->spec.reasoning_tokens_max = *budget;
     parser.held_calls = hold->spec.kind == grammar::GrammarSpec::Kind::kTags;
     AddBeginning(parser, *spec.model->tokenizer, &hold->spec);
     if (auto error = SetGrammar(std::move(hold->spec), spec.model->grammars.get(), hold->field,
                                 spec.options))
       return error;
   }
-  spec.single_call = !chat.tool_choice.parallel;
+  spec.rules = RulesOf(chat, parser);
   if (parser.formats.calls != answer::CallFormat::kNone ||
       parser.formats.reasoning != answer::ReasoningFormat::kNone) {
     spec.parser = std::move(parser);

@@ -149,7 +149,7 @@ std::optional<ApiError> SetGrammar(GrammarSpec spec, grammar::Grammars* grammars
     const std::string_view message(status.message().data(), status.message().size());
     return Invalid(field, StrCat("'", field, "': ", message));
   }
-  options.ignore_eos = false;
+  if (spec.kind != GrammarSpec::Kind::kText) options.ignore_eos = false;
   options.sampling.grammar = std::make_shared<const GrammarSpec>(std::move(spec));
   return std::nullopt;
 }

@@ -117,7 +117,11 @@ Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) 
   if (model.chat_template == nullptr) return Invalid("messages", model.chat_template_problem);
   ChatInput input =
       ReadChatInput(reader, model.chat_template->content_form() == ContentForm::kParts);
+  ReasoningWish reasoning = ReadReasoning(reader, model.formats.reasoning);
   if (!reader.ok()) return *reader.error();
+  for (const auto& [name, value] : reasoning.template_kwargs.items()) {
+    if (!input.template_kwargs.contains(name)) input.template_kwargs[name] = value;
+  }
   ChatOptions options;
   options.tools = &input.tool_choice.tools;
   options.kwargs = &input.template_kwargs;
@@ -130,6 +134,7 @@ Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) 
   }
   RenderedChat chat;
   chat.tool_choice = std::move(input.tool_choice);
+  chat.reasoning = std::move(reasoning);
   chat.prompt = *std::move(prompt);
   chat.tokens =
       model.tokenizer->Encode(chat.prompt, reader.Bool("add_special_tokens").value_or(true));

@@ -8,6 +8,7 @@
 #include "server/api/chat_messages.h"
 #include "server/api/generation.h"
 #include "server/api/json_parse.h"
+#include "server/api/reasoning.h"
 #include "server/api/served_model.h"
 
 namespace staffel::api {
@@ -31,6 +32,7 @@ struct RenderedChat {
   PromptText prompt;
   std::vector<TokenId> tokens;
   ToolChoice tool_choice;
+  ReasoningWish reasoning;
 };
 
 // Messages through the template and the tokenizer. Errors name the field.

@@ -46,6 +46,7 @@ void Write(const grammar::GrammarSpec& spec, proto::GrammarSpec& out) {
   out.set_reasoning_end(spec.reasoning_end);
   out.set_reasoning_open(spec.reasoning_open);
   out.set_leading_tags(spec.leading_tags);
+  out.set_reasoning_tokens_limit(static_cast<uint32_t>(spec.reasoning_tokens_max) + 1);
 }
 
 // Kinds that this version does not know are refused where the grammar is compiled.
@@ -70,6 +71,7 @@ grammar::GrammarSpec Read(const proto::GrammarSpec& in) {
   spec.reasoning_end = in.reasoning_end();
   spec.reasoning_open = in.reasoning_open();
   spec.leading_tags = in.leading_tags();
+  spec.reasoning_tokens_max = static_cast<int>(in.reasoning_tokens_limit() - 1);
   return spec;
 }
 

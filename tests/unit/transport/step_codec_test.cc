@@ -145,6 +145,7 @@ class Maker {
       }
       spec.reasoning_open = Bool();
       spec.leading_tags = Bool();
+      spec.reasoning_tokens_max = Count(3) - 1;
       spec.space = Bool() ? grammar::JsonSpace::kNone : grammar::JsonSpace::kFlexible;
       p.grammar = std::make_shared<const grammar::GrammarSpec>(std::move(spec));
     }

@@ -75,7 +75,7 @@ TEST(MessagesRequest, OtherNames) {
       "output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"null"}}})");
   EXPECT_EQ(chat["stop"], Json::array({"x"}));
   EXPECT_EQ(chat["top_k"], 3);
-  EXPECT_EQ(chat["chat_template_kwargs"]["enable_thinking"], true);
+  EXPECT_EQ(chat["thinking"]["budget_tokens"], 64);
   EXPECT_EQ(chat["reasoning_effort"], "low");
   EXPECT_EQ(chat["response_format"]["json_schema"]["schema"]["type"], "null");
 }

@@ -105,7 +105,7 @@ std::optional<Piece> Walk(const World& world, const MarkerTokenizer& tokenizer,
   ChoiceDecoder decoder(tokenizer, {}, {tokenizer.end_tokens()[0]}, false, true);
   answer::ParserOptions options = world.parser;
   decoder.Parse(answer::MakeParser(options), answer::Markers(options.formats),
-                !world.choice.parallel);
+                {.single_call = !world.choice.parallel});
   const int patience = static_cast<int>(rng() % 80);
   for (int step = 0; step < 900; ++step) {
     const auto mask = grammar.Mask();

@@ -250,7 +250,7 @@ TEST(Tools, ControlTokensKeepTheirPlaceAmongHeldText) {
     std::string* log;
   };
   std::string log;
-  decoder.Parse(std::make_unique<Recorder>(&log), {"<|turn|>"}, /*single_call=*/false);
+  decoder.Parse(std::make_unique<Recorder>(&log), {"<|turn|>"}, {});
   SeqEvent event;
   for (TokenId token : {TokenId{'x'}, TokenId{'a'}, ByteTokenizer::kTurn, TokenId{'b'},
                         ByteTokenizer::kEnd, TokenId{'c'}})
