@@ -57,7 +57,7 @@ Result<OpenModel> Open(const ServeOptions& options) {
   Result<ModelConfig> config = ReadConfig(*open.file);
   if (!config.ok()) return with_path(config.status());
   model.config = *std::move(config);
-  Result<ModelText> text = LoadModelText(*open.file, options.chat_template);
+  Result<ModelText> text = LoadModelText(*open.file, TextOptionsOf(options));
   if (!text.ok()) return with_path(text.status());
   model.text = *std::move(text);
   Result<int> max_model_len = MaxModelLen(model.config, options);

@@ -79,7 +79,18 @@ api::ModelFacts FactsOf(const ModelFile& file) {
 
 }  // namespace
 
-Result<ModelText> LoadModelText(const ModelFile& file, const std::string& template_path) {
+Status CheckCallFormat(std::string_view name) {
+  if (name == kFormatByTemplate) return absl::OkStatus();
+  return answer::ParseCallFormat(name).status();
+}
+
+Status CheckReasoningFormat(std::string_view name) {
+  if (name == kFormatByTemplate) return absl::OkStatus();
+  return answer::ParseReasoningFormat(name).status();
+}
+
+Result<ModelText> LoadModelText(const ModelFile& file, const ModelTextOptions& options) {
+  const std::string& template_path = options.template_path;
   ModelText text;
   text.facts = FactsOf(file);
   STAFFEL_ASSIGN_OR_RETURN(TokenizerSpec spec, file.ReadTokenizer());
@@ -92,6 +103,13 @@ Result<ModelText> LoadModelText(const ModelFile& file, const std::string& templa
     return text;
   }
   text.formats = answer::DetectFormats(*source);
+  if (options.call_format != kFormatByTemplate) {
+    STAFFEL_ASSIGN_OR_RETURN(text.formats.calls, answer::ParseCallFormat(options.call_format));
+  }
+  if (options.reasoning_format != kFormatByTemplate) {
+    STAFFEL_ASSIGN_OR_RETURN(text.formats.reasoning,
+                             answer::ParseReasoningFormat(options.reasoning_format));
+  }
   const TokenizerSpec& known = text.tokenizer->spec();
   const auto token = [&](TokenId id) {
     return id < 0 ? std::string() : std::string(text.tokenizer->TokenBytes(id, true));

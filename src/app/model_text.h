@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "answer/format.h"
 #include "server/api/served_model.h"
@@ -13,6 +14,18 @@
 
 namespace staffel {
 
+// What --tool-call-format and --reasoning-format say if the template decides.
+inline constexpr std::string_view kFormatByTemplate = "auto";
+
+struct ModelTextOptions {
+  std::string template_path;
+  std::string call_format{kFormatByTemplate}, reasoning_format{kFormatByTemplate};
+};
+
+// InvalidArgument, with the list of names, for a format that there is not.
+Status CheckCallFormat(std::string_view name);
+Status CheckReasoningFormat(std::string_view name);
+
 struct ModelText {
   std::shared_ptr<const Tokenizer> tokenizer;
   // Null: there is none, for the reason in chat_template_problem.
@@ -22,9 +35,9 @@ struct ModelText {
   api::ModelFacts facts;
 };
 
-// The template is that of `template_path` if given, else the file's own, else a well-known one that
-// the vocabulary fits. A model whose own template cannot be used still serves completions; a given
-// one that cannot is an error.
-Result<ModelText> LoadModelText(const ModelFile& file, const std::string& template_path);
+// The template is that of options.template_path if given, else the file's own, else a well-known
+// one that the vocabulary fits. A model whose own template cannot be used still serves completions;
+// a given one that cannot is an error.
+Result<ModelText> LoadModelText(const ModelFile& file, const ModelTextOptions& options);
 
 }  // namespace staffel

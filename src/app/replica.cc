@@ -115,7 +115,7 @@ Result<std::shared_ptr<Replica>> Replica::Load(const ServeOptions& options, Call
       [replica = replica.get()] { return replica->text_.tokenizer; });
   // The vocabulary takes as long as the weights of a small model, and needs one core.
   std::future<Status> tokenizer = std::async(std::launch::async, [&]() -> Status {
-    STAFFEL_ASSIGN_OR_RETURN(replica->text_, LoadModelText(*file, options.chat_template));
+    STAFFEL_ASSIGN_OR_RETURN(replica->text_, LoadModelText(*file, TextOptionsOf(options)));
     return absl::OkStatus();
   });
   const Status weights = replica->LoadWeights(*file, *config, options, callbacks.progress);

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "app/apis.h"
 #include "app/master_options.h"
+#include "app/model_text.h"
 #include "app/worker_options.h"
 #include "base/strings.h"
 
@@ -111,6 +112,15 @@ void AddModelOptions(OptionList& list, ServeOptions* o) {
              "name for requests and /v1/models; default: the file's name", CheckNotEmpty);
   list.Text("chat-template", "FILE", &o->chat_template,
             "Jinja chat template in place of the model's own");
+  list.Text(
+      "tool-call-format", "NAME", &o->tool_call_format,
+      "how the model writes calls of tools: auto (as its template has it), none, json, hermes, "
+      "qwen-xml, llama, mistral, mistral-args, deepseek, deepseek-v3.1, gemma, granite, harmony",
+      CheckCallFormat);
+  list.Text("reasoning-format", "NAME", &o->reasoning_format,
+            "how the model writes reasoning: auto (as its template has it), none, think, granite, "
+            "mistral, harmony",
+            CheckReasoningFormat);
   list.Integer("max-model-len", "TOKENS", &o->max_model_len, 0, kTokensMax,
                "longest prompt plus answer", "what the model was trained for");
   list.Choice("device", &o->device, {"cpu"}, "what computes");
@@ -190,6 +200,10 @@ OptionList ModelOptionList(ServeOptions* options) {
   AddLayoutOptions(list, options);
   AddSchedulerOptions(list, options);
   return list;
+}
+
+ModelTextOptions TextOptionsOf(const ServeOptions& options) {
+  return {options.chat_template, options.tool_call_format, options.reasoning_format};
 }
 
 Status FinishModelOptions(const ServeOptions& options) {

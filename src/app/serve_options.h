@@ -14,6 +14,8 @@
 
 namespace staffel {
 
+struct ModelTextOptions;
+
 enum class DeviceKind : uint8_t { kCpu };
 
 struct ServeOptions {
@@ -41,6 +43,7 @@ struct ServeOptions {
 
   std::vector<std::string> served_model_names;
   std::string chat_template;
+  std::string tool_call_format = "auto", reasoning_format = "auto";
   int max_model_len = 0;
   DeviceKind device = DeviceKind::kCpu;
   int threads = 0;
@@ -69,6 +72,8 @@ OptionList ServeOptionList(ServeOptions* options);
 
 // The part of it that concerns one model, for the `models` of a master's configuration file.
 OptionList ModelOptionList(ServeOptions* options);
+
+ModelTextOptions TextOptionsOf(const ServeOptions& options);
 
 // Checks that need more than one option, and reads the key file. Errors name the flags.
 Status FinishServeOptions(ServeOptions* options);

@@ -118,6 +118,22 @@ class EveryFormat(Checks):
                         self.assert_arguments("get_weather", json.loads(message.content))
 
 
+class Flags(Checks):
+    def test_formats_by_flag(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = random_model(f"{folder}/m.gguf", "", ["[TOOL_CALLS]"])
+            with Server(path, "--tool-call-format", "mistral") as server:
+                client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+                reply = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}], tools=TOOLS, seed=1, temperature=1,
+                                                       max_tokens=1500, tool_choice="required", logprobs=True)
+                self.assert_calls(reply.choices[0])
+                self.assertEqual(reply.choices[0].logprobs.content[0].token, "[TOOL_CALLS]")
+            wrong = Server(path, "--tool-call-format", "pythonic", wait=False)
+            self.assertNotEqual(wrong.process.wait(30), 0)
+            self.assertIn("hermes, qwen-xml", wrong.output())
+            wrong.stop()
+
+
 class Reasoning(unittest.TestCase):
     """A model that thinks for ever, until its budget is spent."""
 

@@ -37,9 +37,16 @@ TEST(ModelText, FactsOfTheFile) {
   WriteFile(path, builder.Build());
   const auto file = OpenModelFile(path);
   ASSERT_TRUE(file.ok()) << file.status();
-  const Result<ModelText> text = LoadModelText(**file, "");
+  const Result<ModelText> text = LoadModelText(**file, {});
+  const Result<ModelText> told = LoadModelText(**file, {"", "mistral", "think"});
   std::remove(path.c_str());
   ASSERT_TRUE(text.ok()) << text.status();
+
+  EXPECT_EQ(text->formats.calls, answer::CallFormat::kJson);
+  EXPECT_EQ(text->formats.reasoning, answer::ReasoningFormat::kNone);
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->formats.calls, answer::CallFormat::kMistral);
+  EXPECT_EQ(told->formats.reasoning, answer::ReasoningFormat::kThink);
 
   const api::ModelFacts& facts = text->facts;
   EXPECT_EQ(facts.architecture, "llama");
@@ -58,6 +65,14 @@ TEST(ModelText, FactsOfTheFile) {
     EXPECT_NE(key, "tokenizer.ggml.tokens") << "lists are left out";
     EXPECT_NE(key, "tokenizer.chat_template");
   }
+}
+
+TEST(ModelText, FormatsHaveNames) {
+  EXPECT_TRUE(CheckCallFormat("auto").ok());
+  EXPECT_TRUE(CheckCallFormat("deepseek-v3.1").ok());
+  EXPECT_THAT(std::string(CheckCallFormat("pythonic").message()), HasSubstr("hermes, qwen-xml"));
+  EXPECT_TRUE(CheckReasoningFormat("none").ok());
+  EXPECT_THAT(std::string(CheckReasoningFormat("r1").message()), HasSubstr("think, granite"));
 }
 
 TEST(Apis, OnlyTheNamedOnesAreServed) {
