@@ -110,12 +110,8 @@ Result<ModelText> LoadModelText(const ModelFile& file, const ModelTextOptions& o
     STAFFEL_ASSIGN_OR_RETURN(text.formats.reasoning,
                              answer::ParseReasoningFormat(options.reasoning_format));
   }
-  const TokenizerSpec& known = text.tokenizer->spec();
-  const auto token = [&](TokenId id) {
-    return id < 0 ? std::string() : std::string(text.tokenizer->TokenBytes(id, true));
-  };
-  Result<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::Parse(
-      *source, {token(known.bos), token(known.eos), token(known.unknown), token(known.padding)});
+  Result<std::unique_ptr<ChatTemplate>> parsed =
+      ChatTemplate::Parse(*source, SpecialTokensOf(*text.tokenizer));
   if (parsed.ok()) {
     text.chat_template = *std::move(parsed);
     text.facts.chat_template = *source;

@@ -112,6 +112,9 @@ void AddModelOptions(OptionList& list, ServeOptions* o) {
              "name for requests and /v1/models; default: the file's name", CheckNotEmpty);
   list.Text("chat-template", "FILE", &o->chat_template,
             "Jinja chat template in place of the model's own");
+  list.Switch("trust-request-chat-template", &o->trust_request_chat_template,
+              "a request's chat_template is used in place of the model's; it may write control "
+              "tokens, and take seconds of a thread");
   list.Text(
       "tool-call-format", "NAME", &o->tool_call_format,
       "how the model writes calls of tools: auto (as its template has it), none, json, hermes, "

@@ -43,6 +43,7 @@ struct ServeOptions {
 
   std::vector<std::string> served_model_names;
   std::string chat_template;
+  bool trust_request_chat_template = false;
   std::string tool_call_format = "auto", reasoning_format = "auto";
   int max_model_len = 0;
   DeviceKind device = DeviceKind::kCpu;

@@ -79,6 +79,14 @@ ChatTemplate::ChatTemplate(std::unique_ptr<jinja::Template> program, SpecialToke
 
 ChatTemplate::~ChatTemplate() = default;
 
+SpecialTokens SpecialTokensOf(const Tokenizer& tokenizer) {
+  const TokenizerSpec& known = tokenizer.spec();
+  const auto text = [&](TokenId id) {
+    return id < 0 ? std::string() : std::string(tokenizer.TokenBytes(id, /*special=*/true));
+  };
+  return {text(known.bos), text(known.eos), text(known.unknown), text(known.padding)};
+}
+
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string_view source,
                                                           SpecialTokens special_tokens) {
   STAFFEL_ASSIGN_OR_RETURN(auto program, jinja::Template::Parse(source));

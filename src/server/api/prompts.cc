@@ -113,10 +113,42 @@ Checked<ModelRequest> ReadModelRequest(const ModelSet& models, const std::string
                       std::get<std::shared_ptr<const ServedModel>>(std::move(found))};
 }
 
+namespace {
+
+// The request's own template, or the model's. A template writes control tokens, so one that comes
+// from a client is taken only where the operator trusts clients with that.
+Checked<std::shared_ptr<const ChatTemplate>> TemplateOf(const ServedModel& model,
+                                                        FieldReader& reader) {
+  const auto source = reader.String("chat_template");
+  if (!reader.ok()) return *reader.error();
+  if (!source) {
+    if (model.chat_template == nullptr) return Invalid("messages", model.chat_template_problem);
+    return model.chat_template;
+  }
+  if (!model.request_templates) {
+    return Invalid("chat_template",
+                   "'chat_template' is not taken from requests here; the operator can allow it "
+                   "(--trust-request-chat-template) or set one for all (--chat-template)");
+  }
+  if (source->size() > kTemplateBytesMax) {
+    return Invalid("chat_template",
+                   StrCat("'chat_template' may have at most ", kTemplateBytesMax, " bytes"));
+  }
+  auto parsed = ChatTemplate::Parse(*source, SpecialTokensOf(*model.tokenizer));
+  if (!parsed.ok()) {
+    return Invalid("chat_template", StrCat("'chat_template' cannot be used: ",
+                                           std::string(parsed.status().message())));
+  }
+  return std::shared_ptr<const ChatTemplate>(*std::move(parsed));
+}
+
+}  // namespace
+
 Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) {
-  if (model.chat_template == nullptr) return Invalid("messages", model.chat_template_problem);
-  ChatInput input =
-      ReadChatInput(reader, model.chat_template->content_form() == ContentForm::kParts);
+  Checked<std::shared_ptr<const ChatTemplate>> found = TemplateOf(model, reader);
+  if (auto* error = std::get_if<ApiError>(&found)) return std::move(*error);
+  const ChatTemplate& chat_template = *std::get<std::shared_ptr<const ChatTemplate>>(found);
+  ChatInput input = ReadChatInput(reader, chat_template.content_form() == ContentForm::kParts);
   ReasoningWish reasoning = ReadReasoning(reader, model.formats.reasoning);
   if (!reader.ok()) return *reader.error();
   for (const auto& [name, value] : reasoning.template_kwargs.items()) {
@@ -128,8 +160,13 @@ Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) 
   options.add_generation_prompt = input.add_generation_prompt;
   options.continue_final_message = input.continue_final_message;
   options.now = LocalTime();
-  Result<PromptText> prompt = model.chat_template->Render(input.messages, options);
+  Result<PromptText> prompt = chat_template.Render(input.messages, options);
   if (!prompt.ok()) {
+    // The client's own template is the client's mistake.
+    if (reader.Get("chat_template") != nullptr) {
+      return Invalid("chat_template",
+                     StrCat("'chat_template' failed: ", std::string(prompt.status().message())));
+    }
     return FromStatus(prompt.status(), "messages");
   }
   RenderedChat chat;

@@ -13,7 +13,8 @@
 
 namespace staffel::api {
 
-inline constexpr int kPromptsMax = 1024;  // of one text completion request
+inline constexpr int kPromptsMax = 1024;               // of one text completion request
+inline constexpr size_t kTemplateBytesMax = 64 << 10;  // of a request's chat_template
 
 // The model that a request names; where there is only one, absent and null mean it. 404 with the
 // list of models for a name that there is not, 503 for one that cannot be served now, 400 if it is

@@ -40,6 +40,7 @@ struct ServedModel {
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
   answer::Formats formats;                      // how the model writes reasoning and calls of tools
   std::string chat_template_problem;            // why it is null
+  bool request_templates = false;  // a request's own template is taken in its place
   std::shared_ptr<grammar::Grammars> grammars;  // null: no structured output
   std::shared_ptr<EngineClient> engine;
   EngineLimits limits;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "grammar/grammar_cache.h"
+#include "server/api/json_parse.h"
 #include "tests/unit/server/api/fakes.h"
 
 namespace staffel::api {
@@ -11,6 +12,8 @@ constexpr char kShowKwargs[] =
     "{{ reasoning_effort }}|{{ enable_thinking }}|{{ thinking }}|{% for m in messages %}{{ "
     "m.content }}"
     "{{ m.reasoning_content }}{% endfor %}";
+
+using Shown = std::pair<std::string, std::string>;  // content, reasoning
 
 struct ThinkingWorld : ApiWorld {
   explicit ThinkingWorld(std::string_view chat_template = "{{ messages[0].content }}")
@@ -97,11 +100,10 @@ TEST(Reasoning, IsShownHiddenOrContent) {
     if (!stream) {
       const auto whole = writer->json();
       EXPECT_GT(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], 0);
-      return std::pair<std::string, std::string>(
-          whole["choices"][0]["message"]["content"],
-          whole["choices"][0]["message"].value("reasoning_content", ""));
+      return Shown(whole["choices"][0]["message"]["content"],
+                   whole["choices"][0]["message"].value("reasoning_content", ""));
     }
-    std::pair<std::string, std::string> all;
+    Shown all;
     for (const std::string& event : writer->events) {
       if (event == "[DONE]") continue;
       const auto delta = Json::parse(event)["choices"][0]["delta"];
@@ -111,12 +113,54 @@ TEST(Reasoning, IsShownHiddenOrContent) {
     return all;
   };
   for (bool stream : {false, true}) {
-    EXPECT_EQ(message(R"("include_reasoning":true)", stream), std::pair("Yes.", "hm"));
-    EXPECT_EQ(message(R"("include_reasoning":false)", stream), std::pair("Yes.", ""));
-    EXPECT_EQ(message(R"("reasoning":{"exclude":true})", stream), std::pair("Yes.", ""));
+    EXPECT_EQ(message(R"("include_reasoning":true)", stream), Shown("Yes.", "hm"));
+    EXPECT_EQ(message(R"("include_reasoning":false)", stream), Shown("Yes.", ""));
+    EXPECT_EQ(message(R"("reasoning":{"exclude":true})", stream), Shown("Yes.", ""));
     for (const char* member : {R"("separate_reasoning":false)", R"("reasoning_format":"none")"})
-      EXPECT_EQ(message(member, stream), std::pair("<think>hm</think>\n\nYes.", ""));
+      EXPECT_EQ(message(member, stream), Shown("<think>hm</think>\n\nYes.", ""));
   }
+}
+
+TEST(RequestTemplate, IsTakenWhereTheOperatorAllowsIt) {
+  ThinkingWorld world(kShowKwargs);
+  const std::string own =
+      R"(,"chat_template":"{{ messages[0].content }}:{{ bos_token }}{{ mood }}")";
+  EXPECT_EQ(world.Rendered(own), "refused chat_template");
+  EXPECT_EQ(world.Rendered(R"(,"chat_template":null)"), "|||hi");
+  world.model->request_templates = true;
+  EXPECT_EQ(world.Rendered(own), "hi:");
+  EXPECT_EQ(world.Rendered(own + R"(,"chat_template_kwargs":{"mood":"glad"})"), "hi:glad");
+  EXPECT_EQ(world.Rendered(R"(,"chat_template":5)"), "refused chat_template");
+  EXPECT_EQ(world.Rendered(R"(,"chat_template":"{% if %}")"), "refused chat_template");
+  EXPECT_EQ(world.Rendered(R"(,"chat_template":"{{ raise_exception('no') }}")"),
+            "refused chat_template");
+  EXPECT_EQ(
+      world.Rendered(
+          R"(,"chat_template":"{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}")"),
+      "refused chat_template");
+  EXPECT_EQ(world.Rendered(R"(,"chat_template":")" + std::string(70000, 'x') + "\""),
+            "refused chat_template");
+  world.model->chat_template = nullptr;
+  EXPECT_EQ(world.Rendered(own), "hi:");
+  EXPECT_EQ(world.Rendered(""), "refused messages");
+}
+
+// The parser goes on with what the client has begun, calls included.
+TEST(ContinueFinalMessage, WithTools) {
+  ThinkingWorld world(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}");
+  auto writer = world.Post("/v1/chat/completions", R"({"continue_final_message":true,
+      "messages":[{"role":"user","content":"q"},{"role":"assistant","content":"I look: "}],
+      "tools":[{"type":"function","function":{"name":"f"}}]})");
+  const auto& prompt = world.engine->requests[0].prompt;
+  EXPECT_EQ(world.model->tokenizer->Decode(prompt, true), "<user>q</><assistant>I look: ");
+  world.engine->Say("so\n<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>",
+                    FinishReason::kStop);
+  const auto choice = writer->json()["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "so");
+  EXPECT_EQ(choice["message"]["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
 }
 
 }  // namespace
