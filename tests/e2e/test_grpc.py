@@ -3,6 +3,7 @@ import json
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -13,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from harness import BINARY, NO_END, PATIENCE, SMOLLM2, ServerTest, at_once, free_port
+from harness import BINARY, NO_END, PATIENCE, ROOT, SMOLLM2, ServerTest, at_once, free_port
 from tiny_models import chain_model
 
 WEATHER = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
@@ -390,6 +391,22 @@ class Operations(WithFolder):
         with server.channel() as channel:
             answer = Answer(stub(channel).Chat(pb.ChatRequest(messages=[user("Say hello.")], sampling=sampling()), timeout=60 * PATIENCE))
             self.assertEqual(answer.text(), server.chat("Say hello.").text())
+
+
+class Examples(GrpcTest):
+    def run_example(self, *command):
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=120 * PATIENCE)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_both_say_what_http_says(self):
+        question = "What is gravity?"
+        expected = self.server.chat(question, max_tokens=200).text() + "\n"
+        for command in ((sys.executable, ROOT / "examples/grpc/python/chat.py"), (pathlib.Path(BINARY).parent / "examples/grpc/cpp/grpc_chat",)):
+            with self.subTest(command[-1].name):
+                self.assertEqual(self.run_example(*command, self.server.target, question), (0, expected, ""))
+                code, _, error = self.run_example(*command, self.server.target, "long " * 20000)
+                self.assertEqual(code, 1)
+                self.assertIn("context", error)
 
 
 if __name__ == "__main__":
