@@ -12,6 +12,7 @@
 #include "app/version.h"
 #include "base/strings.h"
 #include "server/inference/methods.h"
+#include "server/kserve/grpc_methods.h"
 #include "transport/grpc/endpoint.h"
 
 namespace staffel {
@@ -91,6 +92,10 @@ Status Front::StartGrpc() {
   grpc_ = std::make_unique<GrpcServer>(std::move(grpc), &pool_, &metrics_);
   for (GrpcMethod& method : api::inference::Methods(service_)) grpc_->Handle(std::move(method));
   grpc_->AddService(api::inference::kServiceName);
+  auto ready = [this] { return grpc_->healthy(); };
+  for (GrpcMethod& method : api::kserve::Methods(service_, Version(), std::move(ready)))
+    grpc_->Handle(std::move(method));
+  grpc_->AddService(api::kserve::kServiceName);
   return grpc_->Start();
 }
 

@@ -4,6 +4,8 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
+#include <array>
+#include <charconv>
 #include <string>
 
 #include "base/strings.h"
@@ -49,6 +51,14 @@ HttpError Malformed(std::string message) {
 }
 
 }  // namespace
+
+double WidenFloat(float value) {
+  std::array<char, 32> text;
+  const auto written = std::to_chars(text.data(), text.data() + text.size(), value);
+  double wide = value;
+  std::from_chars(text.data(), written.ptr, wide);
+  return wide;
+}
 
 std::optional<HttpError> ReadMessage(std::string_view bytes, google::protobuf::Message& message) {
   CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),

@@ -19,4 +19,7 @@ inline constexpr int64_t kMessageFieldsMax = 1'000'000;
 // fields (those of messages within included; a packed list counts once).
 std::optional<HttpError> ReadMessage(std::string_view bytes, google::protobuf::Message& message);
 
+// The number that a client wrote: 0.1, not the double next to the float. Not finite ones stay.
+double WidenFloat(float value);
+
 }  // namespace staffel

@@ -163,6 +163,8 @@ void GrpcServer::Shutdown(Duration deadline) {
   impl_->server.reset();
 }
 
+bool GrpcServer::healthy() const { return impl_->context->Healthy(); }
+
 int GrpcServer::open_calls() const { return impl_->context->calls; }
 
 }  // namespace staffel

@@ -71,6 +71,8 @@ class GrpcServer {
   // afterwards.
   void Shutdown(Duration deadline);
 
+  // What GET /health would say. Any thread.
+  bool healthy() const;
   int open_calls() const;
 
  private:

@@ -3,8 +3,6 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -14,6 +12,7 @@
 #include "base/strings.h"
 #include "server/api/chat_messages.h"
 #include "server/api/generation_options.h"
+#include "server/grpc/message.h"
 
 namespace staffel::api::inference {
 namespace {
@@ -24,15 +23,6 @@ using google::protobuf::Reflection;
 
 constexpr int kToolsMax = 65'536;
 constexpr int kIdsMax = 1'000'000;  // of a list that is no prompt
-
-// The number that a client wrote: 0.1, not the double next to the float.
-double Widen(float value) {
-  std::array<char, 32> text;
-  const auto written = std::to_chars(text.data(), text.data() + text.size(), value);
-  double wide = value;
-  std::from_chars(text.data(), written.ptr, wide);
-  return wide;
-}
 
 // Reads the fields of one message that have OpenAI's names into an object; the first error is kept.
 class Reader {
@@ -85,7 +75,7 @@ class Reader {
       case FieldDescriptor::CPPTYPE_FLOAT: {
         const float value = read.GetFloat(message, &field);
         if (!std::isfinite(value)) Fail(field.name(), "must be a finite number");
-        return Widen(value);
+        return WidenFloat(value);
       }
       default:
         return read.GetString(message, &field);
@@ -149,7 +139,7 @@ std::optional<ApiError> AddSampling(const v1::SamplingParams& sampling, bool cha
     Json::object_t bias;
     for (const auto& [token, value] : sampling.logit_bias()) {
       if (!std::isfinite(value)) reader.Fail("logit_bias", "must have finite numbers as values");
-      bias.emplace_back(std::to_string(token), Widen(value));
+      bias.emplace_back(std::to_string(token), WidenFloat(value));
     }
     out["logit_bias"] = std::move(bias);
   }
