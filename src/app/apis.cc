@@ -8,6 +8,7 @@
 #include "server/anthropic/fields.h"
 #include "server/anthropic/routes.h"
 #include "server/api/openapi.h"
+#include "server/kserve/http_routes.h"
 #include "server/llama/fields.h"
 #include "server/llama/routes.h"
 #include "server/ollama/fields.h"
@@ -24,6 +25,7 @@ std::span<const Api> Apis() {
   static constexpr Api kApis[] = {
       {"openai", api::openai::AddRoutes, api::openai::RouteDocs},
       {"anthropic", api::anthropic::AddRoutes, api::anthropic::RouteDocs},
+      {"kserve", api::kserve::AddRoutes, api::kserve::RouteDocs},
       {"llama", api::llama::AddRoutes, api::llama::RouteDocs},
       {"ollama", api::ollama::AddRoutes, api::ollama::RouteDocs},
       {"tgi", api::tgi::AddRoutes, api::tgi::RouteDocs},

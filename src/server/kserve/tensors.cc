@@ -1,14 +1,12 @@
 #include "server/kserve/tensors.h"
 
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/strings.h"
 #include "server/grpc/message.h"
-#include "text/utf8.h"
+#include "server/kserve/raw_values.h"
 
 namespace staffel::api::kserve {
 namespace {
@@ -17,14 +15,6 @@ using ::inference::InferParameter;
 using ::inference::ModelInferRequest;
 using ::inference::ModelInferResponse;
 using InputMessage = ModelInferRequest::InferInputTensor;
-
-static_assert(std::endian::native == std::endian::little, "raw contents are little-endian");
-
-constexpr int64_t kElementsMax = 4096;  // of one tensor: they are texts and parameters, no data
-
-ApiError Wrong(const std::string& name, std::string_view what) {
-  return Invalid(name, StrCat("the input '", name.substr(0, 64), "' ", what));
-}
 
 // Elements by the protocol's shape; -1: it is no shape, or too large.
 int64_t CountOf(const InputMessage& input) {
@@ -35,63 +25,6 @@ int64_t CountOf(const InputMessage& input) {
     if (count > kElementsMax) return -1;
   }
   return count;
-}
-
-template <class T>
-T Load(std::string_view raw, int64_t index) {
-  T value;
-  std::memcpy(&value, raw.data() + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
-  return value;
-}
-
-template <class T>
-bool LoadAll(std::string_view raw, int64_t count, Json& values) {
-  if (raw.size() != static_cast<size_t>(count) * sizeof(T)) return false;
-  for (int64_t i = 0; i < count; i++) {
-    const T value = Load<T>(raw, i);
-    if constexpr (std::is_same_v<T, float>) {
-      values.push_back(WidenFloat(value));
-    } else {
-      values.push_back(value);
-    }
-  }
-  return true;
-}
-
-bool LoadBools(std::string_view raw, int64_t count, Json& values) {
-  if (raw.size() != static_cast<size_t>(count)) return false;
-  for (const char byte : raw) values.push_back(byte != 0);
-  return true;
-}
-
-bool LoadTexts(std::string_view raw, int64_t count, Json& values) {
-  for (int64_t i = 0; i < count; i++) {
-    if (raw.size() < sizeof(uint32_t)) return false;
-    const auto size = Load<uint32_t>(raw, 0);
-    raw.remove_prefix(sizeof(uint32_t));
-    if (raw.size() < size) return false;
-    values.push_back(std::string(raw.substr(0, size)));
-    raw.remove_prefix(size);
-  }
-  return raw.empty();
-}
-
-// nullopt: the protocol has no such type.
-std::optional<bool> LoadRaw(std::string_view type, std::string_view raw, int64_t count,
-                            Json& values) {
-  if (type == "BYTES") return LoadTexts(raw, count, values);
-  if (type == "BOOL") return LoadBools(raw, count, values);
-  if (type == "INT8") return LoadAll<int8_t>(raw, count, values);
-  if (type == "INT16") return LoadAll<int16_t>(raw, count, values);
-  if (type == "INT32") return LoadAll<int32_t>(raw, count, values);
-  if (type == "INT64") return LoadAll<int64_t>(raw, count, values);
-  if (type == "UINT8") return LoadAll<uint8_t>(raw, count, values);
-  if (type == "UINT16") return LoadAll<uint16_t>(raw, count, values);
-  if (type == "UINT32") return LoadAll<uint32_t>(raw, count, values);
-  if (type == "UINT64") return LoadAll<uint64_t>(raw, count, values);
-  if (type == "FP32") return LoadAll<float>(raw, count, values);
-  if (type == "FP64") return LoadAll<double>(raw, count, values);
-  return std::nullopt;
 }
 
 template <class List>
@@ -117,18 +50,6 @@ std::optional<bool> TakeContents(std::string_view type, const InputMessage& inpu
   if (contents.fp32_contents_size() != count) return false;
   for (const float value : contents.fp32_contents()) values.push_back(WidenFloat(value));
   return true;
-}
-
-bool IsUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text.size(); }
-
-std::optional<ApiError> CheckValues(const Tensor& tensor) {
-  for (const Json& value : tensor.values) {
-    if (value.is_string() && !IsUtf8(value.get_ref<const std::string&>()))
-      return Wrong(tensor.name, "is not UTF-8");
-    if (value.is_number_float() && !std::isfinite(value.get<double>()))
-      return Wrong(tensor.name, "must be a finite number");
-  }
-  return std::nullopt;
 }
 
 Json ValueOf(const InferParameter& parameter) {
@@ -182,15 +103,17 @@ Checked<InferRequest> FromMessage(const ModelInferRequest& message) {
     Tensor tensor{.name = input.name(), .datatype = input.datatype()};
     const int64_t count = CountOf(input);
     if (count < 0)
-      return Wrong(tensor.name, StrCat("must have a shape of at most ", kElementsMax, " elements"));
+      return WrongInput(tensor.name,
+                        StrCat("must have a shape of at most ", kElementsMax, " elements"));
     const std::optional<bool> fits =
         raw ? LoadRaw(tensor.datatype, message.raw_input_contents(i), count, tensor.values)
             : TakeContents(tensor.datatype, input, count, tensor.values);
     if (!fits)
-      return Wrong(tensor.name, StrCat("has the unknown type ", tensor.datatype.substr(0, 20)));
+      return WrongInput(tensor.name,
+                        StrCat("has the unknown type ", tensor.datatype.substr(0, 20)));
     if (!*fits) {
-      return Wrong(tensor.name, StrCat("does not have the ", count, " elements of the type ",
-                                       tensor.datatype, " that its shape says"));
+      return WrongInput(tensor.name, StrCat("does not have the ", count, " elements of the type ",
+                                            tensor.datatype, " that its shape says"));
     }
     if (auto error = CheckValues(tensor)) return *std::move(error);
     request.inputs.push_back(std::move(tensor));
