@@ -82,7 +82,10 @@ Json BodyOf(const RouteDoc& route) {
 
 Json AnswersOf(const RouteDoc& route) {
   Json content = {{"application/json", {{"schema", {{"type", Json::parse(route.answer_type)}}}}}};
-  if (route.streams) content[std::string(route.stream_type)] = {{"schema", {{"type", "string"}}}};
+  // Readers of the document differ in whether this is the schema of a stream or of an event in it.
+  if (route.streams) {
+    content[std::string(route.stream_type)] = {{"schema", {{"description", "events or lines"}}}};
+  }
   const Json error = route.error_schema.empty() ? Json{{"$ref", "#/components/schemas/Error"}}
                                                 : Json::parse(route.error_schema);
   return {
