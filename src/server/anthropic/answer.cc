@@ -188,9 +188,6 @@ class Answer final : public HttpSink {
     return all.stop_string ? Json(*all.stop_string) : Json();
   }
 
-  static std::string Dump(const Json& value) {
-    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
   bool Write(const char* name, const Json& data) { return writer().WriteEvent(Dump(data), name); }
 
   const AnswerOptions options_;

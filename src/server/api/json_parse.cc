@@ -130,6 +130,10 @@ std::string Bounds(auto min, auto max) { return StrCat("between ", min, " and ",
 
 }  // namespace
 
+std::string Dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string_view TypeName(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null:
@@ -245,7 +249,7 @@ std::optional<std::vector<int64_t>> FieldReader::IntArray(std::string_view name,
     int64_t number = fits ? item.get<int64_t>() : 0;
     if (!fits || number < min || number > max) {
       Fail(name, StrCat("'", path_, name, "' must hold integers ", Bounds(min, max), ", it holds ",
-                        item.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60)));
+                        Dump(item).substr(0, 60)));
       return std::nullopt;
     }
     out.push_back(number);

@@ -16,6 +16,9 @@ namespace staffel::api {
 
 using Json = nlohmann::ordered_json;
 
+// On one line. Bytes that are not UTF-8 become U+FFFD.
+std::string Dump(const Json& value);
+
 struct JsonLimits {
   int depth_max = 200;
   int64_t values_max = 4'000'000;  // of the whole document: about 64 bytes each in memory

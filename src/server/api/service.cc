@@ -1,8 +1,19 @@
 #include "server/api/service.h"
 
+#include <chrono>
 #include <utility>
 
 namespace staffel::api {
+
+void Send(const Call& call, const Json& value) {
+  call.writer->Send(200, "application/json", Dump(value));
+}
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 void Service::SetModels(std::shared_ptr<const ModelSet> models) {
   std::lock_guard<std::mutex> lock(mutex_);

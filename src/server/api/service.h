@@ -2,10 +2,12 @@
 // requests are read. Lives as long as the servers that carry the fronts.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
 #include "server/api/api_error.h"
+#include "server/api/json_parse.h"
 #include "server/api/served_model.h"
 #include "server/http.h"
 
@@ -18,6 +20,12 @@ struct Call {
   std::shared_ptr<ResponseWriter> writer;
   TaskRunner* runner;
 };
+
+// 200 with the value.
+void Send(const Call& call, const Json& value);
+
+// Of the system's clock, since 1970.
+int64_t UnixSeconds();
 
 class Service {
  public:

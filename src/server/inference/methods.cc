@@ -1,7 +1,6 @@
 #include "server/inference/methods.h"
 
 #include <atomic>
-#include <chrono>
 #include <string>
 #include <utility>
 #include <variant>
@@ -52,9 +51,8 @@ Checked<std::shared_ptr<const ServedModel>> Find(const ModelSet& models, const s
 
 AnswerOptions AnswerOptionsOf(const GenerationSpec& spec, const GrpcCall& call) {
   static std::atomic<uint64_t> count{0};
-  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   return {.id = StrCat(call.request_id(), "-", ++count),
-          .created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(since_1970).count(),
+          .created_unix_s = UnixSeconds(),
           .model = spec.model,
           .stream = spec.options.stream,
           .logprobs = spec.options.logprobs,

@@ -2,26 +2,13 @@
 
 #include <utility>
 
+#include "server/kserve/part.h"
 #include "server/kserve/tensors.h"
 
 namespace staffel::api::kserve {
 namespace {
 
 using ::inference::ModelInferResponse;
-
-// What a response tells of one choice.
-struct Part {
-  std::string text;
-  std::string finish;  // "": it goes on
-  float logprob = 0;
-  uint32_t tokens = 0;
-};
-
-float LogprobOf(const std::vector<GeneratedToken>& tokens) {
-  float sum = 0;
-  for (const GeneratedToken& token : tokens) sum += token.logprob;
-  return sum;
-}
 
 class Answer final : public AnswerSink {
  public:
@@ -35,25 +22,11 @@ class Answer final : public AnswerSink {
   }
 
   bool WritePiece(int, const Piece& piece) override {
-    logprob_ += LogprobOf(piece.tokens);
-    Part part{.text = piece.text,
-              .finish = piece.finish ? std::string(FinishName(*piece.finish)) : "",
-              .logprob = logprob_,
-              .tokens = static_cast<uint32_t>(piece.tokens.size())};
-    return Write({std::move(part)}, piece.finish.has_value());
+    return Write({PartOf(piece, logprob_)}, piece.finish.has_value());
   }
 
   void Complete(const std::vector<ChoiceResult>& choices, const Usage&) override {
-    if (!options_.stream) {
-      std::vector<Part> parts;
-      for (const ChoiceResult& choice : choices) {
-        parts.push_back({.text = choice.echo_text + choice.all.text,
-                         .finish = std::string(FinishName(*choice.all.finish)),
-                         .logprob = LogprobOf(choice.all.tokens),
-                         .tokens = static_cast<uint32_t>(choice.completion_tokens)});
-      }
-      Write(parts, /*last=*/true);
-    }
+    if (!options_.stream) Write(PartsOf(choices), /*last=*/true);
     output_->End();
   }
 

@@ -1,39 +1,17 @@
 #include "server/kserve/http_answer.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/strings.h"
 #include "server/api/json_parse.h"
+#include "server/kserve/part.h"
+#include "server/kserve/raw_values.h"
 #include "server/kserve/request.h"
 
 namespace staffel::api::kserve {
 namespace {
 
 using Form = HttpAnswerOptions::Form;
-
-std::string Dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// What an answer tells of one choice, or of a piece of it.
-struct Part {
-  std::string text;
-  std::string finish;  // "": it goes on
-  float logprob = 0;
-  int64_t tokens = 0;
-};
-
-float LogprobOf(const std::vector<GeneratedToken>& tokens) {
-  float sum = 0;
-  for (const GeneratedToken& token : tokens) sum += token.logprob;
-  return sum;
-}
-
-template <class T>
-void AppendRaw(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
 
 class Answer final : public HttpSink {
  public:
@@ -50,23 +28,11 @@ class Answer final : public HttpSink {
     return choice.echo_text.empty() || WriteEvent({.text = choice.echo_text});
   }
 
-  bool WritePiece(int, const Piece& piece) override {
-    logprob_ += LogprobOf(piece.tokens);
-    return WriteEvent({.text = piece.text,
-                       .finish = piece.finish ? std::string(FinishName(*piece.finish)) : "",
-                       .logprob = logprob_,
-                       .tokens = static_cast<int64_t>(piece.tokens.size())});
-  }
+  bool WritePiece(int, const Piece& piece) override { return WriteEvent(PartOf(piece, logprob_)); }
 
   void Complete(const std::vector<ChoiceResult>& choices, const Usage&) override {
     if (streaming_) return writer().EndStream();
-    std::vector<Part> parts;
-    for (const ChoiceResult& choice : choices) {
-      parts.push_back({.text = choice.echo_text + choice.all.text,
-                       .finish = std::string(FinishName(*choice.all.finish)),
-                       .logprob = LogprobOf(choice.all.tokens),
-                       .tokens = choice.completion_tokens});
-    }
+    const std::vector<Part> parts = PartsOf(choices);
     if (options_.form == Form::kTensors) return SendTensors(parts);
     if (options_.form == Form::kEvents) {  // one, where a stream was not asked for
       writer().BeginStream();
@@ -134,9 +100,7 @@ class Answer final : public HttpSink {
       } else if (type == "UINT32") {
         AppendRaw(raw, value.get<uint32_t>());
       } else {
-        const auto& text = value.get_ref<const std::string&>();
-        AppendRaw(raw, static_cast<uint32_t>(text.size()));
-        raw += text;
+        AppendRaw(raw, value.get_ref<const std::string&>());
       }
     }
     return raw;

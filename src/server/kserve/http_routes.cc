@@ -27,11 +27,6 @@ constexpr ClientName kNames[] = {{"prompt", "text_input"}};
 
 void Fail(ResponseWriter& writer, const ApiError& error) { SendError(writer, error, ErrorText); }
 
-void Send(Call& call, const Json& json) {
-  call.writer->Send(200, "application/json",
-                    json.dump(-1, ' ', false, Json::error_handler_t::replace));
-}
-
 // "NAME[/versions/VERSION][/ACTION]"; a name may have slashes.
 struct Target {
   std::string name, version, action;

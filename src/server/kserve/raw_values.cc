@@ -56,7 +56,19 @@ bool LoadTexts(std::string_view raw, int64_t count, Json& values) {
 
 bool IsUtf8(std::string_view text) { return ValidUtf8Prefix(text) == text.size(); }
 
+template <class T>
+void AppendNumber(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
 }  // namespace
+
+void AppendRaw(std::string& out, float value) { AppendNumber(out, value); }
+void AppendRaw(std::string& out, uint32_t value) { AppendNumber(out, value); }
+void AppendRaw(std::string& out, std::string_view text) {
+  AppendRaw(out, static_cast<uint32_t>(text.size()));
+  out += text;
+}
 
 ApiError WrongInput(const std::string& name, std::string_view what) {
   return Invalid(name, StrCat("the input '", name.substr(0, 64), "' ", what));

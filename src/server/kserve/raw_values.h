@@ -19,6 +19,11 @@ inline constexpr int64_t kElementsMax = 4096;  // of one tensor: texts and param
 std::optional<bool> LoadRaw(std::string_view type, std::string_view raw, int64_t count,
                             Json& values);
 
+// Appends an element.
+void AppendRaw(std::string& out, float value);
+void AppendRaw(std::string& out, uint32_t value);
+void AppendRaw(std::string& out, std::string_view text);
+
 // An error of an input, with its name as param.
 ApiError WrongInput(const std::string& name, std::string_view what);
 

@@ -1,6 +1,5 @@
 #include "server/kserve/tensors.h"
 
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -80,10 +79,10 @@ void AddOutput(std::string_view name, const char* type, size_t count, std::strin
 }
 
 template <class T>
-void AddNumbers(std::string_view name, const char* type, const std::vector<T>& elements,
-                ModelInferResponse& response) {
-  std::string raw(elements.size() * sizeof(T), '\0');
-  if (!elements.empty()) std::memcpy(raw.data(), elements.data(), raw.size());
+void AddElements(std::string_view name, const char* type, const std::vector<T>& elements,
+                 ModelInferResponse& response) {
+  std::string raw;
+  for (const T& element : elements) AppendRaw(raw, element);
   AddOutput(name, type, elements.size(), std::move(raw), response);
 }
 
@@ -125,23 +124,17 @@ Checked<InferRequest> FromMessage(const ModelInferRequest& message) {
 
 void AddBytes(std::string_view name, const std::vector<std::string>& elements,
               ModelInferResponse& response) {
-  std::string raw;
-  for (const std::string& element : elements) {
-    const auto size = static_cast<uint32_t>(element.size());
-    raw.append(reinterpret_cast<const char*>(&size), sizeof(size));
-    raw += element;
-  }
-  AddOutput(name, "BYTES", elements.size(), std::move(raw), response);
+  AddElements(name, "BYTES", elements, response);
 }
 
 void AddFloats(std::string_view name, const std::vector<float>& elements,
                ModelInferResponse& response) {
-  AddNumbers(name, "FP32", elements, response);
+  AddElements(name, "FP32", elements, response);
 }
 
 void AddCounts(std::string_view name, const std::vector<uint32_t>& elements,
                ModelInferResponse& response) {
-  AddNumbers(name, "UINT32", elements, response);
+  AddElements(name, "UINT32", elements, response);
 }
 
 }  // namespace staffel::api::kserve

@@ -5,16 +5,13 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "server/api/json_parse.h"
 #include "server/api/json_text.h"
 #include "server/api/usage.h"
 #include "text/utf8.h"
 
 namespace staffel::api::llama {
 namespace {
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 const char* StopType(const Piece& all) {
   if (all.stop_string) return "word";

@@ -15,11 +15,6 @@ namespace {
 using ModelPtr = std::shared_ptr<const ServedModel>;
 using Reader = Checked<CompletionRequest> (*)(ModelPtr model, const Json& body);
 
-void Send(Call& call, const Json& json) {
-  call.writer->Send(200, "application/json",
-                    json.dump(-1, ' ', false, Json::error_handler_t::replace));
-}
-
 void Fail(Call& call, const ApiError& error) { SendError(*call.writer, error, ErrorText); }
 
 void Start(Call& call, Reader read_request) {

@@ -18,10 +18,6 @@ namespace {
 
 using Kind = answer::Delta::Kind;
 
-std::string Dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 int64_t Nanoseconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
 }

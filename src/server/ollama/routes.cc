@@ -18,11 +18,6 @@ using Reader = Checked<GenerationSpec> (*)(ModelPtr model, const Json& body);
 // Clients ask for it to know what they may send: the version of Ollama whose fields are served.
 constexpr char kVersion[] = R"({"version":"0.12.11"})";
 
-void Send(Call& call, const Json& json) {
-  call.writer->Send(200, "application/json",
-                    json.dump(-1, ' ', false, Json::error_handler_t::replace));
-}
-
 void Fail(Call& call, const ApiError& error) { SendError(*call.writer, error, ErrorText); }
 
 struct Asked {

@@ -7,6 +7,7 @@
 #include "answer/delta.h"
 #include "base/strings.h"
 #include "server/api/answer_deltas.h"
+#include "server/api/json_parse.h"
 #include "server/api/json_text.h"
 #include "text/utf8.h"
 
@@ -14,10 +15,6 @@ namespace staffel::api::openai {
 namespace {
 
 using Kind = answer::Delta::Kind;
-
-std::string Dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 Json TokenJson(const Tokenizer& tokenizer, TokenId token, float logprob) {
   const std::string_view bytes = tokenizer.TokenBytes(token, /*special=*/true);

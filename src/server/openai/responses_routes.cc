@@ -1,7 +1,6 @@
 #include "server/openai/responses_routes.h"
 
 #include <atomic>
-#include <chrono>
 #include <utility>
 
 #include "base/strings.h"
@@ -17,12 +16,6 @@ constexpr ClientName kNames[] = {{"messages", "input"},
                                  {"max_completion_tokens", "max_output_tokens"},
                                  {"response_format", "text.format"},
                                  {"reasoning_effort", "reasoning.effort"}};
-
-int64_t UnixSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

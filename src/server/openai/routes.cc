@@ -1,7 +1,6 @@
 #include "server/openai/routes.h"
 
 #include <atomic>
-#include <chrono>
 #include <utility>
 
 #include "base/strings.h"
@@ -15,12 +14,6 @@
 
 namespace staffel::api::openai {
 namespace {
-
-int64_t UnixSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 

@@ -11,10 +11,6 @@
 namespace staffel::api::tgi {
 namespace {
 
-std::string Dump(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string_view ErrorType(int status) {
   switch (status) {
     case 401:

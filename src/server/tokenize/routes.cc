@@ -160,8 +160,7 @@ void TokenizerInfo(Call call) {
                {"pad_token", name(spec.padding)},
                {"unk_token", name(spec.unknown)}};
   if (!model.facts.chat_template.empty()) info["chat_template"] = model.facts.chat_template;
-  call.writer->Send(200, "application/json",
-                    info.dump(-1, ' ', false, Json::error_handler_t::replace));
+  Send(call, info);
 }
 
 }  // namespace
