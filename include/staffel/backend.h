@@ -75,6 +75,8 @@ class Executable {
   // Row r of [R, vocab] of the last Run; host memory, valid until the next Run. May be written (the
   // sampler works in place).
   virtual absl::Span<float> logits(int row) = 0;
+  // Row r of Program::hidden [T, hidden] of the last Run; valid until the next.
+  virtual absl::Span<const float> hidden(int row) = 0;
   virtual int64_t weight_bytes() const = 0;  // packed
 };
 

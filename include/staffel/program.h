@@ -164,6 +164,8 @@ struct Program {
   std::vector<Op> ops;
   ValueId logits = ValueId::kNone;  // [R, vocab] after the last op, on the first rank of the last
                                     // stage; kNone on all others
+  // [T, hidden] after the last layer's norm, where logits is set; of interest to who pools.
+  ValueId hidden = ValueId::kNone;
   KvShape kv;
 
   const Value& value(ValueId id) const { return values[static_cast<int>(id)]; }

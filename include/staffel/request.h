@@ -44,6 +44,13 @@ struct SamplingParams {
   std::shared_ptr<const grammar::GrammarSpec> grammar;
 };
 
+// How the hidden states of a prompt (after the last layer's norm) become one vector.
+enum class Pooling : uint8_t {
+  kNone,  // none is wanted
+  kLast,  // that of the last token
+  kMean,  // the mean over all tokens
+};
+
 struct GenerateRequest {
   RequestId id;
   std::vector<TokenId> prompt;  // at least one token
@@ -55,6 +62,8 @@ struct GenerateRequest {
       stop_tokens;         // end a sequence (the model's end tokens are put here by the front)
   int priority = 0;        // lower runs first
   std::string cache_salt;  // prefix blocks are shared only between equal salts
+  // Not kNone: an embedding of the prompt is wanted; n is 1 and max_tokens 0.
+  Pooling pooling = Pooling::kNone;
 };
 
 enum class FinishReason : uint8_t {
@@ -94,6 +103,8 @@ struct SeqEvent {
   bool first = false;
   int cached_tokens = 0;  // prompt tokens whose KV came from the prefix cache, < prompt size
   std::vector<PromptLogprob> prompt_logprobs;
+  // With the finish kLength of a request that pools: [hidden], as pooled, of any length.
+  std::vector<float> embedding;
 };
 
 // Receives the events of one request. Called on the engine thread, in order: it must not block and

@@ -40,6 +40,9 @@ struct NewSequence {
   // Stop tokens are banned for the draw while fewer than min_tokens are generated.
   int min_tokens = 0;
   std::vector<TokenId> stop_tokens;
+  // Not kNone: the step that computes the prompt's last token reports the prompt's embedding. With
+  // kMean every token of the prompt is computed while the sequence has this slot.
+  Pooling pooling = Pooling::kNone;
 };
 
 // Blocks are appended to a sequence's table.
@@ -100,13 +103,19 @@ struct PromptLogprobs {
   std::vector<PromptLogprob> entries;
 };
 
+struct Embedding {
+  Slot slot;
+  std::vector<float> values;  // [hidden]
+};
+
 struct StepOutcome {
   int epoch = 0;
   uint64_t step = 0;
   Status status;  // not OK: the step failed and the epoch with it
-  // Of the ranks that sample; others leave both empty.
+  // Of the ranks that sample; others leave them empty.
   std::vector<SampledToken> sampled;  // in the order of the plan's chunks that sample
   std::vector<PromptLogprobs> prompt_logprobs;
+  std::vector<Embedding> embeddings;  // in the order of the chunks that end a prompt that pools
   double compute_s = 0;  // time in the worker that answers, less its waits for other ranks
 };
 

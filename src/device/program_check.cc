@@ -46,6 +46,11 @@ class ProgramChecker {
              "the logits have a row per token, not per sampled row");
       Expect(written_[static_cast<int>(program_.logits)], "no op writes the logits");
     }
+    if (program_.hidden != ValueId::kNone && IsValue(program_.hidden, "hidden")) {
+      Expect(program_.value(program_.hidden).rows == RowDim::kTokens,
+             "the hidden states have no row per token");
+      Expect(written_[static_cast<int>(program_.hidden)], "no op writes the hidden states");
+    }
     return status_;
   }
 

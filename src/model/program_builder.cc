@@ -131,6 +131,7 @@ Program ProgramBuilder::Finish(Stream stream) {
   ValueId part = AddValue("logits", RowDim::kSampled, shard_.vocab.size());
   program_.ops.push_back(LinearOp{sampled, {Matrix(tensor, shard_.vocab, {0, hidden_})}, {}, part});
   program_.logits = part;
+  if (shard_.rank == shard_.group.front()) program_.hidden = normed;
   if (shard_.group.size() > 1) {  // one member has all columns already
     program_.logits = shard_.rank == shard_.group.front()
                           ? AddValue("all_logits", RowDim::kSampled, config_.shape.vocab)

@@ -27,7 +27,9 @@ Status Scheduler::Apply(StepOutcome outcome, std::vector<SeqEvent>& events) {
   for (BlockId block : entry.copy_sources) blocks_.Release(block);
   TakePromptLogprobs(entry, outcome);
   auto sampled = outcome.sampled.begin();
+  auto embedding = outcome.embeddings.begin();
   for (const PlannedChunk& chunk : entry.chunks) {
+    if (chunk.pools) chunk.sequence->request->embedding = std::move(embedding++->values);
     ApplyChunk(chunk, chunk.samples ? &*sampled++ : nullptr, events);
   }
   return absl::OkStatus();
@@ -37,7 +39,7 @@ Status Scheduler::CheckOutcome(const LedgerEntry& entry, const StepOutcome& outc
   const auto refuse = [&](const auto&... pieces) {
     return absl::InternalError(StrCat("the outcome of step ", entry.step, " ", pieces...));
   };
-  size_t sampled = 0, logprobs = 0;
+  size_t sampled = 0, logprobs = 0, embeddings = 0;
   for (const PlannedChunk& chunk : entry.chunks) {
     const Slot slot = chunk.sequence->slot;
     if (chunk.samples) {
@@ -47,6 +49,13 @@ Status Scheduler::CheckOutcome(const LedgerEntry& entry, const StepOutcome& outc
                       slot.value, " was asked");
       }
       ++sampled;
+    }
+    if (chunk.pools) {
+      if (embeddings == outcome.embeddings.size() || outcome.embeddings[embeddings].slot != slot ||
+          outcome.embeddings[embeddings].values.empty()) {
+        return refuse("lacks the embedding of slot ", slot.value);
+      }
+      ++embeddings;
     }
     const int owed = std::min(chunk.count, chunk.sequence->prompt_count - 1 - chunk.start);
     if (chunk.prompt_logprobs && owed > 0) {
@@ -62,6 +71,9 @@ Status Scheduler::CheckOutcome(const LedgerEntry& entry, const StepOutcome& outc
     }
   }
   if (sampled != outcome.sampled.size()) return refuse("has more drawn tokens than were asked");
+  if (embeddings != outcome.embeddings.size()) {
+    return refuse("has more embeddings than were asked");
+  }
   return absl::OkStatus();
 }
 

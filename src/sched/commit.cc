@@ -54,7 +54,8 @@ void Scheduler::Admit(const Draft& draft, StepPlan& plan, LedgerEntry& entry) {
                                 .sequence_index = sequence->index,
                                 .sampling = spec.sampling,
                                 .min_tokens = spec.min_tokens,
-                                .stop_tokens = spec.stop_tokens});
+                                .stop_tokens = spec.stop_tokens,
+                                .pooling = spec.pooling});
   sequence->relayed = IsMutant(Mutant::kRelayAfterReturn)
                           ? sequence->prompt_count
                           : static_cast<int>(sequence->tokens.size());
@@ -127,7 +128,9 @@ void Scheduler::AddChunk(const Draft& draft, StepPlan& plan, LedgerEntry& entry)
                          .count = draft.count,
                          .samples = samples,
                          .prompt_logprobs = logprobs});
-  entry.chunks.push_back({sequence, draft.start, draft.count, samples, logprobs});
+  const bool pools = sequence->request->spec.pooling != Pooling::kNone &&
+                     draft.start < sequence->prompt_count && end >= sequence->prompt_count;
+  entry.chunks.push_back({sequence, draft.start, draft.count, samples, logprobs, pools});
   sequence->planned = end;
   sequence->promised += samples;
   if (samples) sequence->follows_forced = false;

@@ -20,6 +20,7 @@ enum class Mutant {
   kDoubleFree,             // the first block of a table is given back twice
   kCacheWholePrompt,       // the last prompt token is not recomputed
   kAcceptOldEpoch,         // an outcome of an older epoch is applied
+  kPoolCachedPrompt,       // the embedding's mean lacks what was found in the prefix cache
   kSkipOwedLogprobs,       // cached tokens lose their prompt log-probabilities
   kPlanBeyondMaxTokens,    // decode chunks are planned past max_tokens
   kIgnoreStopToken,        // a drawn stop token does not end the sequence

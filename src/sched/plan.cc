@@ -340,10 +340,13 @@ int Scheduler::UnusedAmongFound(int found_begin) const {
 }
 
 // The last token is always computed: its logits are needed. So are the rows whose log-probabilities
-// are owed.
+// are owed, and all whose mean is the embedding.
 int Scheduler::CachedTokensMax(const Sequence& sequence) const {
   const int tokens = static_cast<int>(sequence.tokens.size());
   if (IsMutant(Mutant::kCacheWholePrompt)) return tokens;
+  if (sequence.request->spec.pooling == Pooling::kMean && !IsMutant(Mutant::kPoolCachedPrompt)) {
+    return 0;
+  }
   if (OwesLogprobs(sequence) && !IsMutant(Mutant::kSkipOwedLogprobs)) {
     return static_cast<int>(sequence.request->prompt_logprobs.size());
   }

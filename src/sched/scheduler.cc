@@ -49,6 +49,10 @@ Status Scheduler::Check(const Config& config, const GenerateRequest& request) {
   if (request.max_tokens < 0) {
     return refuse("max_tokens is ", request.max_tokens, "; it must be at least 0");
   }
+  if (request.pooling != Pooling::kNone && (request.n != 1 || request.max_tokens != 0)) {
+    return refuse("an embedding has n 1 and max_tokens 0, not ", request.n, " and ",
+                  request.max_tokens);
+  }
   if (prompt + (request.max_tokens > 0 ? 1 : 0) > config.max_model_len) {
     return refuse("the prompt has ", prompt, " tokens; the context holds ", config.max_model_len,
                   " of prompt and answer, so shorten it");
@@ -256,6 +260,7 @@ void Scheduler::End(Sequence* sequence, FinishReason reason, const Status& error
   event.tokens = std::move(last);
   event.finish = reason;
   event.error = error;
+  if (reason == FinishReason::kLength) event.embedding = std::move(sequence->request->embedding);
   events.push_back(std::move(event));
   CountFinish(reason);
 

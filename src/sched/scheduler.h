@@ -80,6 +80,7 @@ class Scheduler {
     Sequence* sequence;
     int start, count;
     bool samples, prompt_logprobs;
+    bool pools;  // the embedding of its prompt is due
   };
   struct LedgerEntry {
     uint64_t step = 0;

@@ -78,6 +78,7 @@ struct Request {
   int unreleased = 0;    // sequences that have not ended or still hold a slot or blocks
   bool counted = false;  // in the prefix statistics
   std::vector<PromptLogprob> prompt_logprobs;  // received so far
+  std::vector<float> embedding;                // received; of a request that pools
 };
 
 // Who goes first: the lower priority value, then the earlier arrival.

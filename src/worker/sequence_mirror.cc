@@ -194,6 +194,7 @@ Status SequenceMirror::Add(const NewSequence& added) {
   sequence.sampling = added.sampling;
   sequence.min_tokens = added.min_tokens;
   sequence.stop_tokens = added.stop_tokens;
+  sequence.pooling = added.pooling;
   if (UsesPenalties(sequence.sampling)) {
     for (int i = 0; i < count; ++i) {
       if (i < added.prompt_count) {
@@ -249,6 +250,10 @@ Status SequenceMirror::AddChunk(const Chunk& chunk) {
       sequence.planned_end % limits_.block_size == 0 && chunk.start % limits_.block_size == 0;
   if (sequence.planned_end >= 0 && chunk.start > sequence.planned_end && !whole_blocks) {
     return refuse(StrCat("leaves a gap behind position ", sequence.planned_end));
+  }
+  if (sequence.pooling == Pooling::kMean && chunk.start != std::max(0, sequence.planned_end)) {
+    return refuse(StrCat("leaves out tokens behind position ", std::max(0, sequence.planned_end),
+                         ", whose hidden states the embedding needs"));
   }
   if (sequence.awaits_draw) {
     return refuse("follows one that samples, in the same step");

@@ -40,6 +40,8 @@ struct MirroredSequence {
   SamplingParams sampling;
   int min_tokens = 0;
   std::vector<TokenId> stop_tokens;
+  Pooling pooling = Pooling::kNone;
+  std::vector<float> pool;  // see PoolOf
   TokenCounts counts;  // kept only if the sampling uses penalties
 
   int generated_count() const { return static_cast<int>(tokens.size()) - prompt_count; }
@@ -58,6 +60,9 @@ class SequenceMirror {
 
   // A chunk that samples has drawn its token. Only where limits.draws_known.
   void Append(Slot slot, TokenId token);
+
+  // Where the worker adds up hidden states for Pooling::kMean; empty at first.
+  std::vector<float>& PoolOf(Slot slot) { return slots_[slot.value].pool; }
 
   // The plan that was applied may name it.
   const MirroredSequence& sequence(Slot slot) const { return slots_[slot.value]; }

@@ -82,6 +82,7 @@ StepOutcome Worker::Run(const StepPlan& plan) {
   if (!failed_.ok()) {
     outcome.sampled.clear();
     outcome.prompt_logprobs.clear();
+    outcome.embeddings.clear();
   }
   const double elapsed_s = std::chrono::duration<double>(clock_.Now() - begin).count();
   outcome.compute_s = std::max(0.0, elapsed_s - (WaitSeconds() - waited_before_s));
@@ -108,6 +109,7 @@ Status Worker::Compute(const StepPlan& plan, StepOutcome& outcome) {
   STAFFEL_RETURN_IF_ERROR(ran);
   if (setup_.samples) {
     ReadLogits(plan, outcome);
+    ReadHidden(plan, outcome);
     return SendDraws(outcome);
   }
   return setup_.draws_from >= 0 ? TakeDraws(plan) : absl::OkStatus();
@@ -211,6 +213,34 @@ void Worker::ReadLogits(const StepPlan& plan, StepOutcome& outcome) {
     // an answer, and the draw that follows tells the error.
     report->entries.push_back(logprob.ok() ? *std::move(logprob)
                                            : PromptLogprob{std::nanf(""), 0, {}});
+  }
+}
+
+// Sums go on from chunk to chunk row by row, so that an embedding does not depend on how the prompt
+// was cut.
+void Worker::ReadHidden(const StepPlan& plan, StepOutcome& outcome) {
+  for (size_t i = 0; i < plan.chunks.size(); ++i) {
+    const Chunk& chunk = plan.chunks[i];
+    const MirroredSequence& sequence = mirror_.sequence(chunk.slot);
+    const int end = chunk.start + chunk.count;
+    if (sequence.pooling == Pooling::kNone || chunk.start >= sequence.prompt_count) continue;
+    const bool complete = end >= sequence.prompt_count;
+    const int row_end = sequences_[i].row_begin + std::min(end, sequence.prompt_count) - chunk.start;
+    if (sequence.pooling == Pooling::kLast) {
+      if (!complete) continue;
+      const absl::Span<const float> last = setup_.executable->hidden(row_end - 1);
+      outcome.embeddings.push_back({chunk.slot, {last.begin(), last.end()}});
+      continue;
+    }
+    std::vector<float>& sum = mirror_.PoolOf(chunk.slot);
+    for (int row = sequences_[i].row_begin; row < row_end; ++row) {
+      const absl::Span<const float> hidden = setup_.executable->hidden(row);
+      sum.resize(hidden.size());
+      for (size_t j = 0; j < hidden.size(); ++j) sum[j] += hidden[j];
+    }
+    if (!complete) continue;
+    for (float& value : sum) value /= static_cast<float>(sequence.prompt_count);
+    outcome.embeddings.push_back({chunk.slot, std::move(sum)});
   }
 }
 

@@ -67,6 +67,7 @@ class Worker {
   double WaitSeconds() const;
   Status LayOutRows(const StepPlan& plan);
   void ReadLogits(const StepPlan& plan, StepOutcome& outcome);
+  void ReadHidden(const StepPlan& plan, StepOutcome& outcome);
   Status SendDraws(const StepOutcome& outcome);
   Status TakeDraws(const StepPlan& plan);
   SampledToken DrawToken(Slot slot, absl::Span<float> logits);

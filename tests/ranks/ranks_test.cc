@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -80,11 +81,18 @@ class Cluster {
   }
 
   std::vector<float> Logits(int row) {
-    const absl::Span<float> logits = executables_[plan_.tensor_groups.back().front()]->logits(row);
+    const absl::Span<float> logits = sampler().logits(row);
     return {logits.begin(), logits.end()};
+  }
+  // Of row `row` of the batch.
+  std::vector<float> Hidden(int row) {
+    const absl::Span<const float> hidden = sampler().hidden(row);
+    return {hidden.begin(), hidden.end()};
   }
 
  private:
+  Executable& sampler() { return *executables_[plan_.tensor_groups.back().front()]; }
+
   PlacementPlan plan_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
   std::vector<std::unique_ptr<Executable>> executables_;
@@ -96,10 +104,10 @@ struct Sequence {
   int computed = 0;
 };
 
-// By sequence: the tokens drawn, and the logits they were drawn from.
+// By sequence: the tokens drawn, the logits they were drawn from, and the hidden states of these.
 struct Answer {
   std::vector<TokenId> tokens[2];
-  std::vector<std::vector<float>> logits[2];
+  std::vector<std::vector<float>> logits[2], hidden[2];
 };
 
 // Two sequences: the first decodes while the second is still prefilled, four tokens a step.
@@ -147,16 +155,25 @@ Answer Generate(Cluster& cluster, int block_size) {
       sequences[s].tokens.push_back(best);
       answer.tokens[s].push_back(best);
       answer.logits[s].push_back(std::move(row));
+      answer.hidden[s].push_back(cluster.Hidden(sampled[r]));
     }
   }
   return answer;
+}
+
+double MaxDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double max = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    max = std::max<double>(max, std::abs(a[i] - b[i]));
+  return max;
 }
 
 void ExpectSameTokens(const FakeModel& model, const Setup& setup) {
   Result<std::unique_ptr<Cluster>> whole = Cluster::Create(model, setup, {});
   ASSERT_TRUE(whole.ok()) << whole.status();
   const Answer expected = Generate(**whole, setup.block_size);
-  double worst = 0;
+  double worst = 0, worst_hidden = 0;
   int near_ties = 0;
   const Layout layouts[] = {
       {2, 1, {}}, {3, 1, {}},        {3, 1, {3, 1, 2}},    {4, 1, {}}, {5, 1, {}},
@@ -171,9 +188,9 @@ void ExpectSameTokens(const FakeModel& model, const Setup& setup) {
       ASSERT_EQ(answer.tokens[s].size(), expected.tokens[s].size());
       for (size_t i = 0; i < answer.tokens[s].size(); ++i) {
         const std::vector<float>&got = answer.logits[s][i], &want = expected.logits[s][i];
-        for (size_t t = 0; t < got.size(); ++t) {
-          worst = std::max<double>(worst, std::abs(got[t] - want[t]));
-        }
+        worst = std::max(worst, MaxDifference(got, want));
+        worst_hidden =
+            std::max(worst_hidden, MaxDifference(answer.hidden[s][i], expected.hidden[s][i]));
         const TokenId token = answer.tokens[s][i], wanted = expected.tokens[s][i];
         if (token == wanted) continue;
         ++near_ties;
@@ -182,8 +199,10 @@ void ExpectSameTokens(const FakeModel& model, const Setup& setup) {
       }
     }
   }
-  std::cout << "largest difference of a logit: " << worst << ", near ties: " << near_ties << "\n";
+  std::cout << "largest difference of a logit: " << worst << ", of a hidden state: " << worst_hidden
+            << ", near ties: " << near_ties << "\n";
   EXPECT_LT(worst, setup.bound);
+  EXPECT_LT(worst_hidden, setup.bound);
 }
 
 TinyShape Shape(bool tied, int window) {
@@ -213,6 +232,29 @@ TEST(Ranks, Gemma3) {
   auto model = MakeTinyModel("gemma3", Shape(false, 6));
   model->keys["gemma3.attention.sliding_window_pattern"] = int64_t{2};
   ExpectSameTokens(*model, {*MakeRefBackend()});
+}
+
+// What embeddings are made of is what the vocabulary's projection reads.
+TEST(Ranks, LogitsAreTheProjectionOfHiddenStates) {
+  const TinyShape shape = Shape(false, 0);
+  auto model = MakeTinyModel("llama", shape);
+  const auto backend = MakeRefBackend();
+  Result<std::unique_ptr<Cluster>> cluster = Cluster::Create(*model, {*backend}, {2, 2, {}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const Answer answer = Generate(**cluster, 4);
+  const auto* weights = reinterpret_cast<const float*>(model->Find("output.weight")->bytes.data());
+  ASSERT_FALSE(answer.hidden[0].empty());
+  for (int s = 0; s < 2; ++s) {
+    for (size_t i = 0; i < answer.hidden[s].size(); ++i) {
+      const std::vector<float>& hidden = answer.hidden[s][i];
+      ASSERT_EQ(hidden.size(), static_cast<size_t>(shape.hidden));
+      for (int t = 0; t < shape.vocab; ++t) {
+        const float logit =
+            std::inner_product(hidden.begin(), hidden.end(), weights + t * shape.hidden, 0.0f);
+        EXPECT_NEAR(answer.logits[s][i][t], logit, 1e-3);
+      }
+    }
+  }
 }
 
 // Ranges of quantised weights, and the CPU backend in its default mode: activations in 15 bits and

@@ -41,6 +41,9 @@ inline float PromptLogprobOf(uint64_t prefix, TokenId next) {
   return -static_cast<float>(MixDigest(prefix, static_cast<uint64_t>(next)) % 4096) / 256.0f;
 }
 
+// What embeddings are made of: whole numbers, so that their sums are exact.
+inline float HiddenOf(uint64_t prefix) { return static_cast<float>(prefix % 1024); }
+
 // splitmix64: the same worlds on every standard library.
 class Random {
  public:

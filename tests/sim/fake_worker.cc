@@ -180,6 +180,7 @@ void FakeWorker::Run(const Chunk& chunk, const Activations* in, Activations& out
       prefix = MixDigest(prefix, row < in->size() ? (*in)[row] : 0);
     }
     out.push_back(prefix);
+    if (p < sequence.prompt_count) Pool(mirror, p, prefix, outcome);
     CellAt(mirror, p) = {.written = true, .token = token, .prefix = prefix};
     if (p + 1 < sequence.prompt_count && chunk.prompt_logprobs) {
       logprobs.entries.push_back({.logprob = PromptLogprobOf(prefix, sequence.tokens[p + 1])});
@@ -206,6 +207,18 @@ void FakeWorker::Run(const Chunk& chunk, const Activations* in, Activations& out
     forced.push_back(DrawToken(prefix, sequence.sampling.seed, sequence.sequence_index,
                                known < sequence.min_tokens, sequence.stop_tokens));
     prefix = ExtendPrefix(prefix, forced.back());
+  }
+}
+
+void FakeWorker::Pool(Mirror& mirror, int position, uint64_t prefix, StepOutcome& outcome) const {
+  const NewSequence& sequence = mirror.sequence;
+  mirror.pool += HiddenOf(prefix);
+  if (!samples_ || position + 1 < sequence.prompt_count) return;
+  if (sequence.pooling == Pooling::kLast) {
+    outcome.embeddings.push_back({sequence.slot, {HiddenOf(prefix)}});
+  } else if (sequence.pooling == Pooling::kMean) {
+    outcome.embeddings.push_back(
+        {sequence.slot, {mirror.pool / static_cast<float>(sequence.prompt_count)}});
   }
 }
 

@@ -44,6 +44,7 @@ class FakeWorker {
     std::vector<BlockId> blocks;
     int computed_end = 0;
     bool awaits_token = false;  // drawn elsewhere
+    float pool = 0;             // sum over the prompt's tokens computed so far
   };
   bool Check(bool condition, const std::string& what);
   void TakeKnown(const StepPlan& plan);
@@ -53,6 +54,7 @@ class FakeWorker {
   void Append(const StepPlan& plan);
   void Copy(const StepPlan& plan);
   void Run(const Chunk& chunk, const Activations* in, Activations& out, StepOutcome& outcome);
+  void Pool(Mirror& mirror, int position, uint64_t prefix, StepOutcome& outcome) const;
   bool CheckChunk(const Chunk& chunk);
   Cell& CellAt(const Mirror& mirror, int position);
   bool ValidBlock(BlockId block) const;

@@ -38,6 +38,7 @@ constexpr PlantedBug kBugs[] = {
     {Mutant::kDoubleFree, "DoubleFree"},
     {Mutant::kCacheWholePrompt, "CacheWholePrompt"},
     {Mutant::kAcceptOldEpoch, "AcceptOldEpoch"},
+    {Mutant::kPoolCachedPrompt, "PoolCachedPrompt"},
     {Mutant::kSkipOwedLogprobs, "SkipOwedLogprobs"},
     {Mutant::kPlanBeyondMaxTokens, "PlanBeyondMaxTokens"},
     {Mutant::kIgnoreStopToken, "IgnoreStopToken"},

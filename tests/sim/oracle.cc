@@ -37,6 +37,18 @@ std::vector<float> ExpectPromptLogprobs(const GenerateRequest& request) {
   return logprobs;
 }
 
+std::vector<float> ExpectEmbedding(const GenerateRequest& request) {
+  if (request.pooling == Pooling::kNone) return {};
+  uint64_t prefix = kEmptyPrefix;
+  float sum = 0, last = 0;
+  for (TokenId token : request.prompt) {
+    prefix = ExtendPrefix(prefix, token);
+    sum += last = HiddenOf(prefix);
+  }
+  if (request.pooling == Pooling::kLast) return {last};
+  return {sum / static_cast<float>(request.prompt.size())};
+}
+
 ClientOracle::ClientOracle(const GenerateRequest& request, int max_model_len, int block_size)
     : request_(request), block_size_(block_size), unfinished_(request.n) {
   for (int i = 0; i < request.n; ++i) {
@@ -110,6 +122,10 @@ std::string ClientOracle::CheckFinish(const SeqEvent& event, SequenceView& view,
   view.finished = true;
   --unfinished_;
   const bool whole = view.received == view.expected.tokens.size();
+  if (event.finish == FinishReason::kLength ? event.embedding != ExpectEmbedding(request_)
+                                            : !event.embedding.empty()) {
+    return "a wrong embedding";
+  }
   switch (*event.finish) {
     case FinishReason::kStop:
       if (!whole || view.expected.finish != FinishReason::kStop) return "a stop that is none";

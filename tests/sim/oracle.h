@@ -16,6 +16,7 @@ struct ExpectedText {
 };
 ExpectedText ExpectText(const GenerateRequest& request, int index, int max_model_len);
 std::vector<float> ExpectPromptLogprobs(const GenerateRequest& request);
+std::vector<float> ExpectEmbedding(const GenerateRequest& request);
 
 // One request as its client sees it.
 class ClientOracle {

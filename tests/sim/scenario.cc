@@ -49,6 +49,11 @@ ClientScript MakeClient(Random& random, uint64_t id, int model_len, int last_tic
   if (random.Percent(30)) {
     request.sampling.grammar = std::make_shared<const grammar::GrammarSpec>();
   }
+  if (random.Percent(8)) {
+    request.pooling = random.Percent(50) ? Pooling::kLast : Pooling::kMean;
+    request.n = 1;
+    request.max_tokens = request.min_tokens = 0;
+  }
   client.submit_tick = random.Between(0, last_tick);
   if (random.Percent(15)) client.cancel_tick = client.submit_tick + random.Between(0, 30);
   if (random.Percent(8)) client.cancel_after_tokens = random.Between(1, 8);

@@ -95,6 +95,11 @@ absl::Span<float> CpuExecutable::logits(int row) {
   return {F32(parts_.plan.logits) + row * cols, static_cast<size_t>(cols)};
 }
 
+absl::Span<const float> CpuExecutable::hidden(int row) {
+  const int64_t cols = Cols(parts_.plan.hidden);
+  return {F32(parts_.plan.hidden) + row * cols, static_cast<size_t>(cols)};
+}
+
 Status CpuExecutable::Run(const BatchTensors& batch) {
   STAFFEL_RETURN_IF_ERROR(CheckBatch(batch, parts_.options, vocab_));
   batch_ = &batch;

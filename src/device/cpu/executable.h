@@ -34,6 +34,7 @@ class CpuExecutable final : public Executable {
 
   Status Run(const BatchTensors& batch) override;
   absl::Span<float> logits(int row) override;
+  absl::Span<const float> hidden(int row) override;
   int64_t weight_bytes() const override { return parts_.weights.bytes(); }
 
   // See CpuTimingReport.

@@ -54,7 +54,9 @@ class Planner {
     for (const Op& op : program_.ops) {
       std::visit([this](const auto& o) { CountNeeds(o); }, op);
     }
-    if (program_.logits != ValueId::kNone) Need(program_.logits).f32 = true;
+    for (ValueId kept : {program_.logits, program_.hidden}) {
+      if (kept != ValueId::kNone) Need(kept).f32 = true;
+    }
     if (options_.trace) {
       for (Needs& needs : needs_) needs.f32 = true;
     }
@@ -62,6 +64,7 @@ class Planner {
       std::visit([this](const auto& o) { Lower(o); }, program_.ops[op_]);
     }
     if (program_.logits != ValueId::kNone) plan_.logits = KeepLogits();
+    if (program_.hidden != ValueId::kNone) plan_.hidden = KeepHidden();
     PlaceEmbeddings();
     PlaceBuffers();
     for (const RopeTable& table : plan_.rope_tables) {
@@ -406,6 +409,13 @@ class Planner {
     Buffer& buffer = plan_.buffers[static_cast<int>(id)];
     buffer.first = 0;
     buffer.last = next_launch();
+    return id;
+  }
+
+  // Readable when the step is done.
+  BufferId KeepHidden() {
+    const BufferId id = PlaceOf(program_.hidden).f32;
+    plan_.buffers[static_cast<int>(id)].last = next_launch();
     return id;
   }
 

@@ -131,7 +131,7 @@ struct Plan {
   int64_t step_bytes = 0;    // of the step arena
   int64_t weight_bytes = 0;  // of the weight arena
   int64_t rope_bytes = 0;    // of all rotation tables at max_positions
-  BufferId logits = BufferId::kNone;
+  BufferId logits = BufferId::kNone, hidden = BufferId::kNone;
 
   const Buffer& buffer(BufferId id) const { return buffers[static_cast<int>(id)]; }
   const Matrix& matrix(MatrixId id) const { return matrices[static_cast<int>(id)]; }

@@ -39,6 +39,11 @@ class RefExecutable final : public Executable {
     const size_t cols = program_.value(program_.logits).cols;
     return absl::MakeSpan(data).subspan(row * cols, cols);
   }
+  absl::Span<const float> hidden(int row) override {
+    const size_t cols = program_.value(program_.hidden).cols;
+    return absl::MakeConstSpan(values_[static_cast<int>(program_.hidden)])
+        .subspan(row * cols, cols);
+  }
   int64_t weight_bytes() const override { return weight_bytes_; }
 
  private:

@@ -51,6 +51,11 @@ class Numbers {
   Slot SlotOf(uint32_t value) { return Slot(Int(value, "slot")); }
   BlockId Block(uint32_t value) { return BlockId(Int(value, "block")); }
   TokenId Token(uint32_t value) { return Int(value, "token"); }
+  Pooling PoolingOf(int value) {
+    if (value >= 0 && value <= static_cast<int>(Pooling::kMean)) return Pooling(value);
+    Refuse(StrCat("pooling ", value, " is unknown"));
+    return Pooling::kNone;
+  }
   template <class Repeated>
   std::vector<TokenId> Tokens(const Repeated& values) {
     std::vector<TokenId> tokens;

@@ -131,6 +131,7 @@ void Write(const NewSequence& sequence, proto::NewSequence& out) {
   Write(sequence.sampling, *out.mutable_sampling());
   out.set_min_tokens(sequence.min_tokens);
   out.mutable_stop_tokens()->Add(sequence.stop_tokens.begin(), sequence.stop_tokens.end());
+  out.set_pooling(static_cast<proto::Pooling>(sequence.pooling));
 }
 
 NewSequence Read(const proto::NewSequence& in, Numbers& numbers) {
@@ -142,6 +143,7 @@ NewSequence Read(const proto::NewSequence& in, Numbers& numbers) {
   sequence.sampling = Read(in.sampling(), numbers);
   sequence.min_tokens = numbers.Int(in.min_tokens(), "min_tokens");
   sequence.stop_tokens = numbers.Tokens(in.stop_tokens());
+  sequence.pooling = numbers.PoolingOf(in.pooling());
   return sequence;
 }
 
@@ -341,6 +343,11 @@ void Write(const StepOutcome& outcome, proto::StepOutcome& out) {
       WriteTop(entry.top, *added_entry.mutable_top());
     }
   }
+  for (const Embedding& embedding : outcome.embeddings) {
+    proto::Embedding& added = *out.add_embeddings();
+    added.set_slot(embedding.slot.value);
+    added.mutable_values()->Add(embedding.values.begin(), embedding.values.end());
+  }
   out.set_compute_s(outcome.compute_s);
 }
 
@@ -368,6 +375,10 @@ Result<StepOutcome> Read(const proto::StepOutcome& in) {
       added.entries.push_back(
           {entry.logprob(), numbers.Int(entry.rank(), "rank"), ReadTop(entry.top(), numbers)});
     }
+  }
+  for (const proto::Embedding& embedding : in.embeddings()) {
+    outcome.embeddings.push_back({numbers.SlotOf(embedding.slot()),
+                                  {embedding.values().begin(), embedding.values().end()}});
   }
   outcome.compute_s = numbers.Real(in.compute_s(), "compute_s");
   STAFFEL_RETURN_IF_ERROR(numbers.status());

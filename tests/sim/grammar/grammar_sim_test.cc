@@ -95,6 +95,7 @@ class RandomModel final : public Executable {
     return absl::OkStatus();
   }
   absl::Span<float> logits(int row) override { return absl::MakeSpan(logits_[row]); }
+  absl::Span<const float> hidden(int) override { return {}; }
   int64_t weight_bytes() const override { return 0; }
 
  private:

@@ -52,7 +52,10 @@ class Harness {
     auto plan = scheduler.Plan(events);
     scheduler.CheckInvariants();
     if (!plan.has_value()) return false;
-    for (const NewSequence& s : plan->new_sequences) prompt_counts_[s.slot.value] = s.prompt_count;
+    for (const NewSequence& s : plan->new_sequences) {
+      prompt_counts_[s.slot.value] = s.prompt_count;
+      pools_[s.slot.value] = s.pooling != Pooling::kNone;
+    }
     for (const Chunk& chunk : plan->chunks) computed_tokens += chunk.count;
     in_flight.push_back(*plan);
     last = *std::move(plan);
@@ -66,6 +69,10 @@ class Harness {
         outcome.sampled.push_back({.slot = chunk.slot, .token = {.token = draw(chunk)}});
         if (forced) outcome.sampled.back().forced = forced(chunk);
         if (complete) outcome.sampled.back().complete = complete(chunk);
+      }
+      if (pools_[chunk.slot.value] &&
+          chunk.start + chunk.count == prompt_counts_[chunk.slot.value]) {
+        outcome.embeddings.push_back({chunk.slot, {1.5f, static_cast<float>(chunk.start)}});
       }
       if (!chunk.prompt_logprobs) continue;
       const int end = std::min(chunk.start + chunk.count, prompt_counts_[chunk.slot.value] - 1);
@@ -144,6 +151,7 @@ class Harness {
  private:
   uint64_t last_id_ = 0;
   std::map<int, int> prompt_counts_;  // by slot
+  std::map<int, bool> pools_;         // likewise
 };
 
 }  // namespace staffel::sched

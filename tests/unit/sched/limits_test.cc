@@ -122,6 +122,45 @@ TEST(Limits, NoTokensWantedComputesThePromptOnly) {
   }
 }
 
+TEST(Limits, AnEmbeddingComesWithTheEnd) {
+  Harness h(SmallConfig());
+  const RequestId id =
+      h.Submit({.prompt = Tokens(0, 9), .max_tokens = 0, .pooling = Pooling::kLast});
+  ASSERT_TRUE(h.Plan());
+  const StepOutcome right = h.Answer(h.last);
+  StepOutcome wrong = right;
+  wrong.embeddings.clear();
+  EXPECT_EQ(h.Apply(wrong).message(), "the outcome of step 1 lacks the embedding of slot 0");
+  wrong.embeddings = {right.embeddings[0], right.embeddings[0]};
+  EXPECT_EQ(h.Apply(wrong).message(), "the outcome of step 1 has more embeddings than were asked");
+  h.Finish();
+  EXPECT_EQ(h.FinishOf(id), "length");
+  EXPECT_EQ(h.FirstOf(id, 0).embedding, (std::vector<float>{1.5f, 0.0f}));
+}
+
+TEST(Limits, AMeanIsOverTokensThatAreCachedToo) {
+  Harness h(SmallConfig());
+  const auto computed = [&](Pooling pooling) {
+    const int before = h.computed_tokens;
+    h.Submit({.prompt = Tokens(0, 9), .max_tokens = 0, .pooling = pooling});
+    h.RunToEnd();
+    return h.computed_tokens - before;
+  };
+  EXPECT_EQ(computed(Pooling::kMean), 9);
+  EXPECT_EQ(computed(Pooling::kLast), 1);
+  EXPECT_EQ(computed(Pooling::kMean), 9);
+}
+
+TEST(Limits, AnEmbeddingIsOneAndHasNoAnswer) {
+  Harness h(SmallConfig());
+  for (GenerateRequest request :
+       {GenerateRequest{.prompt = {1}, .max_tokens = 1, .pooling = Pooling::kLast},
+        GenerateRequest{.prompt = {1}, .n = 2, .max_tokens = 0, .pooling = Pooling::kMean}}) {
+    request.id = RequestId(99);
+    EXPECT_EQ(h.scheduler.Submit(request).code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(Limits, ATokenThatCannotBeDrawnEndsItsSequenceOnly) {
   Harness h(SmallConfig());
   const RequestId bad = h.Submit({.prompt = {1, 2}, .max_tokens = 3});

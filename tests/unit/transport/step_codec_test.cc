@@ -105,6 +105,11 @@ class Maker {
       logprobs.start = Number();
       for (int j = Count(5); j > 0; --j) logprobs.entries.push_back({Float(), Number(), Top()});
     }
+    for (int i = Count(3); i > 0; --i) {
+      Embedding& embedding = outcome.embeddings.emplace_back();
+      embedding.slot = Slot(Number());
+      for (int j = Count(9); j > 0; --j) embedding.values.push_back(Float());
+    }
     outcome.compute_s = Count(1000) / 1000.0;
     return outcome;
   }
@@ -151,6 +156,7 @@ class Maker {
     }
     sequence.min_tokens = Number();
     sequence.stop_tokens = Tokens();
+    sequence.pooling = static_cast<Pooling>(Count(2));
     return sequence;
   }
 
@@ -215,6 +221,7 @@ void ExpectEqual(const StepPlan& a, const StepPlan& b) {
     ExpectEqual(x.sampling, y.sampling);
     EXPECT_EQ(x.min_tokens, y.min_tokens);
     EXPECT_EQ(x.stop_tokens, y.stop_tokens);
+    EXPECT_EQ(x.pooling, y.pooling);
   }
   ASSERT_EQ(a.block_appends.size(), b.block_appends.size());
   for (size_t i = 0; i < a.block_appends.size(); ++i) {
@@ -250,6 +257,11 @@ void ExpectEqual(const StepOutcome& a, const StepOutcome& b) {
     ExpectEqual(a.sampled[i].token.top, b.sampled[i].token.top);
     EXPECT_EQ(a.sampled[i].forced, b.sampled[i].forced);
     EXPECT_EQ(a.sampled[i].complete, b.sampled[i].complete);
+  }
+  ASSERT_EQ(a.embeddings.size(), b.embeddings.size());
+  for (size_t i = 0; i < a.embeddings.size(); ++i) {
+    EXPECT_EQ(a.embeddings[i].slot, b.embeddings[i].slot);
+    EXPECT_EQ(a.embeddings[i].values, b.embeddings[i].values);
   }
   ASSERT_EQ(a.prompt_logprobs.size(), b.prompt_logprobs.size());
   for (size_t i = 0; i < a.prompt_logprobs.size(); ++i) {
