@@ -151,6 +151,8 @@ class Publisher {
     served.chat_template = model.text.chat_template;
     served.formats = model.text.formats;
     served.chat_template_problem = model.text.chat_template_problem;
+    served.pooling = model.text.pooling;
+    served.embedding_problem = model.text.embedding_problem;
     served.request_templates = model.options.trust_request_chat_template;
     const std::vector<Engine*> engines = cluster_->engines(static_cast<int>(index));
     served.max_sequences = model.options.max_num_seqs * static_cast<int>(engines.size());

@@ -77,6 +77,23 @@ api::ModelFacts FactsOf(const ModelFile& file) {
   return facts;
 }
 
+// `pooling_type` has the numbers of llama.cpp's GGUF files.
+void ReadPooling(const Metadata& metadata, ModelText& text) {
+  const std::string key = StrCat(text.facts.architecture, ".pooling_type");
+  if (!metadata.Has(key)) return;
+  constexpr int kFileNone = 0, kFileMean = 1, kFileLast = 3;
+  const Result<int64_t> type = metadata.Int(key, 0, INT32_MAX);
+  if (type.ok() && (*type == kFileNone || *type == kFileLast)) return;
+  if (type.ok() && *type == kFileMean) {
+    text.pooling = Pooling::kMean;
+    return;
+  }
+  text.pooling = Pooling::kNone;
+  text.embedding_problem =
+      StrCat(type.ok() ? StrCat(key, " is ", *type) : std::string(type.status().message()),
+             "; known are mean (1) and last (3), of which --pooling chooses one");
+}
+
 }  // namespace
 
 Status CheckCallFormat(std::string_view name) {
@@ -93,6 +110,11 @@ Result<ModelText> LoadModelText(const ModelFile& file, const ModelTextOptions& o
   const std::string& template_path = options.template_path;
   ModelText text;
   text.facts = FactsOf(file);
+  if (options.pooling) {
+    text.pooling = *options.pooling;
+  } else {
+    ReadPooling(file.metadata(), text);
+  }
   STAFFEL_ASSIGN_OR_RETURN(TokenizerSpec spec, file.ReadTokenizer());
   STAFFEL_ASSIGN_OR_RETURN(text.tokenizer, MakeTokenizer(std::move(spec)));
   const Result<std::string> source = template_path.empty() ? TemplateSource(file, *text.tokenizer)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,7 @@ inline constexpr std::string_view kFormatByTemplate = "auto";
 struct ModelTextOptions {
   std::string template_path;
   std::string call_format{kFormatByTemplate}, reasoning_format{kFormatByTemplate};
+  std::optional<Pooling> pooling;  // absent: as the file says, else kLast
 };
 
 // InvalidArgument, with the list of names, for a format that there is not.
@@ -32,6 +34,8 @@ struct ModelText {
   std::shared_ptr<const ChatTemplate> chat_template;
   std::string chat_template_problem;
   answer::Formats formats;  // how the template has the model write reasoning and calls of tools
+  Pooling pooling = Pooling::kLast;  // of embeddings
+  std::string embedding_problem;     // why pooling is kNone
   api::ModelFacts facts;
 };
 

@@ -55,6 +55,8 @@ int Serve(const ServeOptions& options) {
   model->chat_template = replica->text().chat_template;
   model->formats = replica->text().formats;
   model->chat_template_problem = replica->text().chat_template_problem;
+  model->pooling = replica->text().pooling;
+  model->embedding_problem = replica->text().embedding_problem;
   model->request_templates = options.trust_request_chat_template;
   model->grammars = replica->grammars();
   model->engine = engine;

@@ -124,6 +124,9 @@ void AddModelOptions(OptionList& list, ServeOptions* o) {
             "how the model writes reasoning: auto (as its template has it), none, think, granite, "
             "mistral, harmony",
             CheckReasoningFormat);
+  list.Choice("pooling", &o->pooling, {"auto", "last", "mean"},
+              "what of a text's hidden states is its embedding: that of the last token, or the "
+              "mean; auto: as the model file says, else last");
   list.Integer("max-model-len", "TOKENS", &o->max_model_len, 0, kTokensMax,
                "longest prompt plus answer", "what the model was trained for");
   list.Choice("device", &o->device, {"cpu"}, "what computes");
@@ -206,7 +209,10 @@ OptionList ModelOptionList(ServeOptions* options) {
 }
 
 ModelTextOptions TextOptionsOf(const ServeOptions& options) {
-  return {options.chat_template, options.tool_call_format, options.reasoning_format};
+  std::optional<Pooling> pooling;
+  if (options.pooling == PoolingOption::kLast) pooling = Pooling::kLast;
+  if (options.pooling == PoolingOption::kMean) pooling = Pooling::kMean;
+  return {options.chat_template, options.tool_call_format, options.reasoning_format, pooling};
 }
 
 Status FinishModelOptions(const ServeOptions& options) {

@@ -18,6 +18,9 @@ struct ModelTextOptions;
 
 enum class DeviceKind : uint8_t { kCpu };
 
+// What --pooling says.
+enum class PoolingOption : uint8_t { kAuto, kLast, kMean };
+
 struct ServeOptions {
   std::string model;
   std::string config;
@@ -45,6 +48,7 @@ struct ServeOptions {
   std::string chat_template;
   bool trust_request_chat_template = false;
   std::string tool_call_format = "auto", reasoning_format = "auto";
+  PoolingOption pooling = PoolingOption::kAuto;
   int max_model_len = 0;
   DeviceKind device = DeviceKind::kCpu;
   int threads = 0;

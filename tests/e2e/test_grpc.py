@@ -170,10 +170,19 @@ class Inference(GrpcTest):
         self.assertEqual(error.code(), Code.NOT_FOUND)
         self.assertIn("'smollm2'", error.details())
 
-    def test_no_embeddings(self):
-        error = failure(lambda: [self.api.Embed(pb.EmbedRequest(input=["x"]))])
-        self.assertEqual(error.code(), Code.UNIMPLEMENTED)
-        self.assertIn("embeddings", error.details())
+    def test_embeddings_are_those_of_http(self):
+        texts = ["Hello, world!", "What is gravity?"]
+        answer = self.api.Embed(pb.EmbedRequest(input=texts))
+        http = self.server.request("POST", "/v1/embeddings", {"input": texts}).json
+        for got, entry in zip(answer.embeddings, http["data"], strict=True):
+            for a, b in zip(got.values, entry["embedding"], strict=True):
+                self.assertAlmostEqual(a, b, 5)
+        self.assertEqual(answer.usage.prompt_tokens, http["usage"]["prompt_tokens"])
+        ids = [pb.TokenIds(ids=self.api.Tokenize(pb.TokenizeRequest(text=text)).tokens) for text in texts]
+        self.assertEqual(len(self.api.Embed(pb.EmbedRequest(token_ids=ids, dimensions=8)).embeddings[1].values), 8)
+        self.assertEqual(wrong_field(failure(lambda: self.api.Embed(pb.EmbedRequest()))), "input")
+        error = failure(lambda: self.api.Embed(pb.EmbedRequest(input=["word " * 400] * 400), timeout=.3))
+        self.assertEqual(error.code(), Code.DEADLINE_EXCEEDED)
 
     def test_the_request_id_comes_back(self):
         call = self.api.Chat(pb.ChatRequest(messages=[user("hi")], sampling=sampling(max_tokens=2)), metadata=(("x-request-id", "abc-1"),))

@@ -147,7 +147,7 @@ class Client(ServerTest):
 
     def test_errors_are_the_clients_exceptions(self):
         for status, ask in ((404, lambda: self.chat(model="llama3")), (400, lambda: self.chat(options={"temperature": 9})),
-                            (400, lambda: self.chat(options={"mirostat": 2})), (501, lambda: self.client.embed("smollm2", "text")),
+                            (400, lambda: self.chat(options={"mirostat": 2})), (400, lambda: self.client.embed("smollm2", ["text", ""])),
                             (404, lambda: self.client.pull("llama3")), (501, lambda: self.client.delete("smollm2")),
                             (501, lambda: self.client.create("x", from_="smollm2")), (501, lambda: self.client.copy("smollm2", "x")),
                             (401, lambda: ollama.Client(self.url).list()),

@@ -39,7 +39,7 @@ class OpenApi(ServerTest):
     def test_every_parameter_of_the_clients_is_in_a_table(self):
         client, claude = openai.OpenAI(api_key="none"), anthropic.Anthropic(api_key="none")
         for path, method in (("/v1/chat/completions", client.chat.completions.create), ("/v1/completions", client.completions.create),
-                             ("/v1/responses", client.responses.create), ("/v1/messages", claude.messages.create),
+                             ("/v1/responses", client.responses.create), ("/v1/embeddings", client.embeddings.create), ("/v1/messages", claude.messages.create),
                              ("/v1/messages/count_tokens", claude.messages.count_tokens)):
             with self.subTest(path):
                 self.assertEqual(parameters(method) - set(self.fields(path)), set(),
@@ -59,7 +59,7 @@ class OpenApi(ServerTest):
     def test_the_documentation_names_every_field(self):
         text = (ROOT / "docs/api.md").read_text()
         words = set(re.findall(r"\w+", text))
-        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/completion", "/infill", "/tokenize", "/api/chat", "/api/generate", "/api/show", "/generate"):
+        for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/messages", "/completion", "/embedding", "/api/embed", "/api/embeddings", "/infill", "/tokenize", "/api/chat", "/api/generate", "/api/show", "/generate"):
             self.assertEqual(names(self.fields(path)) - words, set(), path)
 
     def test_what_the_document_calls_ignored_or_refused_is(self):

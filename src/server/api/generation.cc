@@ -9,11 +9,6 @@
 namespace staffel::api {
 namespace {
 
-RequestId NextRequestId() {
-  static std::atomic<uint64_t> next{1};
-  return RequestId(next.fetch_add(1, std::memory_order_relaxed));
-}
-
 std::vector<TokenId> StopTokens(const ServedModel& model, const GenerationOptions& options) {
   std::vector<TokenId> stop = options.stop_token_ids;
   if (!options.ignore_eos) {
@@ -56,11 +51,16 @@ void Append(Piece& all, Piece piece) {
 
 }  // namespace
 
+RequestId NextRequestIds(int count) {
+  static std::atomic<uint64_t> next{1};
+  return RequestId(next.fetch_add(count, std::memory_order_relaxed));
+}
+
 Generation::Generation(GenerationSpec spec) : spec_(std::move(spec)), started_(Now()) {
   const GenerationOptions& options = spec_.options;
   std::vector<TokenId> stop = StopTokens(*spec_.model, options);
   for (size_t p = 0; p < spec_.prompts.size(); p++) {
-    requests_.push_back(NextRequestId());
+    requests_.push_back(NextRequestIds(1));
     cached_tokens_.push_back(0);
     for (int i = 0; i < options.n; i++) {
       choices_.push_back({ChoiceDecoder(*spec_.model->tokenizer, options.stop, stop,

@@ -19,6 +19,9 @@
 
 namespace staffel::api {
 
+// The first of `count` ids in a row that no other request of this process has. Any thread.
+RequestId NextRequestIds(int count);
+
 struct GenerationPrompt {
   std::vector<TokenId> tokens;
   std::string echo_text;  // put before the answer

@@ -161,6 +161,12 @@ void RefuseUnsupported(FieldReader& reader) {
 
 }  // namespace
 
+std::string ReadCacheSalt(FieldReader& reader) {
+  std::string salt = reader.String("cache_salt").value_or("");
+  if (salt.size() > 256) reader.Fail("cache_salt", "'cache_salt' may have at most 256 bytes");
+  return salt;
+}
+
 GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& tokenizer) {
   GenerationOptions options;
   ReadSampling(reader, options.sampling);
@@ -192,9 +198,7 @@ GenerationOptions ReadGenerationOptions(FieldReader& reader, const Tokenizer& to
   if (const Json* priority = reader.Get("priority"); priority != nullptr) {
     options.priority = static_cast<int>(reader.Int("priority", INT32_MIN, INT32_MAX).value_or(0));
   }
-  options.cache_salt = reader.String("cache_salt").value_or("");
-  if (options.cache_salt.size() > 256)
-    reader.Fail("cache_salt", "'cache_salt' may have at most 256 bytes");
+  options.cache_salt = ReadCacheSalt(reader);
   reader.String("user");
   return options;
 }

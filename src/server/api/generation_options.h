@@ -41,6 +41,9 @@ struct GenerationOptions {
   std::string cache_salt;
 };
 
+// `cache_salt`, "" by default; an error is left in `reader`.
+std::string ReadCacheSalt(FieldReader& reader);
+
 // Reads the shared fields; an error is left in `reader`. Fields of other servers that we do not
 // have but that would change the answer are refused by name; unknown fields are ignored
 // (docs/api.md lists all of them).

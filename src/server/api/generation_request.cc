@@ -218,7 +218,7 @@ Checked<GenerationSpec> ReadCompletion(std::shared_ptr<const ServedModel> model,
       return *error;
   }
   Checked<std::vector<GenerationPrompt>> prompts =
-      ReadPrompts(*spec.model, spec.options.add_special_tokens, reader);
+      ReadPrompts(*spec.model, {.add_special = spec.options.add_special_tokens}, reader);
   if (auto* error = std::get_if<ApiError>(&prompts)) return *error;
   spec.prompts = std::get<std::vector<GenerationPrompt>>(std::move(prompts));
   ReadSuffix(reader, echo, spec);

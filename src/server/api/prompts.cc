@@ -20,41 +20,72 @@ bool IsTokenArray(const Json& value) {
   return value.is_array() && !value.empty() && value[0].is_number();
 }
 
-ApiError EmptyPrompt() {
-  return Invalid("prompt",
-                 "'prompt' has no tokens; send at least one character that the model's vocabulary "
-                 "can express");
-}
+// Reads one prompt after the other.
+class PromptReader {
+ public:
+  PromptReader(const ServedModel& model, const PromptForm& form)
+      : tokenizer_(*model.tokenizer), form_(form) {}
 
-std::optional<ApiError> AddText(const ServedModel& model, const std::string& text, bool add_bos,
-                                std::vector<GenerationPrompt>& out) {
-  GenerationPrompt prompt;
-  prompt.is_text = true;
-  prompt.tokens = model.tokenizer->Encode(text, /*parse_special=*/true, add_bos);
-  if (prompt.tokens.empty()) return EmptyPrompt();
-  prompt.echo_text = text;
-  out.push_back(std::move(prompt));
-  return std::nullopt;
-}
-
-std::optional<ApiError> AddTokens(const ServedModel& model, const Json& ids,
-                                  std::vector<GenerationPrompt>& out) {
-  GenerationPrompt prompt;
-  for (const Json& id : ids) {
-    bool fits = id.is_number_integer() && (id.is_number_unsigned() ? id.get<uint64_t>() <= INT32_MAX
-                                                                   : id.get<int64_t>() >= 0);
-    if (!fits || id.get<int64_t>() >= model.tokenizer->vocab_size()) {
-      return Invalid("prompt", StrCat("'prompt' must hold token ids from 0 to ",
-                                      model.tokenizer->vocab_size() - 1, "; ",
-                                      id.dump().substr(0, 40), " is not one"));
+  std::optional<ApiError> Read(const Json* prompts) {
+    if (prompts == nullptr)
+      return Wrong("is missing; send a string, token ids, or a list of either");
+    if (prompts->is_string() || IsTokenArray(*prompts)) return Add(*prompts);
+    if (!prompts->is_array())
+      return Wrong(StrCat("must be a string or an array, it is ", TypeName(*prompts)));
+    if (prompts->empty()) return Empty();
+    if (prompts->size() > static_cast<size_t>(form_.count_max))
+      return Wrong(StrCat("may hold at most ", form_.count_max, " ", form_.field, "s"));
+    for (const Json& item : *prompts) {
+      if (auto error = Add(item)) return error;
     }
-    prompt.tokens.push_back(id.get<TokenId>());
+    return std::nullopt;
   }
-  if (prompt.tokens.empty()) return EmptyPrompt();
-  prompt.echo_text = model.tokenizer->Decode(prompt.tokens, /*special=*/true);
-  out.push_back(std::move(prompt));
-  return std::nullopt;
-}
+  std::vector<GenerationPrompt> Take() { return std::move(prompts_); }
+
+ private:
+  ApiError Wrong(std::string_view what) const {
+    return Invalid(form_.field, StrCat("'", form_.field, "' ", what));
+  }
+  ApiError Empty() const {
+    return Wrong(
+        "has no tokens; send at least one character that the model's vocabulary can express");
+  }
+
+  std::optional<ApiError> Add(const Json& item) {
+    GenerationPrompt prompt;
+    if (item.is_string()) {
+      prompt.is_text = true;
+      prompt.echo_text = item.get<std::string>();
+      prompt.tokens = tokenizer_.Encode(prompt.echo_text, !form_.plain, form_.add_special);
+    } else if (item.is_array()) {
+      if (auto error = ReadIds(item, prompt.tokens)) return error;
+      prompt.echo_text = tokenizer_.Decode(prompt.tokens, /*special=*/true);
+    } else {
+      return Wrong(StrCat("must hold strings or lists of token ids, it holds ", TypeName(item)));
+    }
+    if (prompt.tokens.empty()) return Empty();
+    prompts_.push_back(std::move(prompt));
+    return std::nullopt;
+  }
+
+  std::optional<ApiError> ReadIds(const Json& ids, std::vector<TokenId>& tokens) const {
+    for (const Json& id : ids) {
+      const bool fits =
+          id.is_number_integer() &&
+          (id.is_number_unsigned() ? id.get<uint64_t>() <= INT32_MAX : id.get<int64_t>() >= 0);
+      if (!fits || id.get<int64_t>() >= tokenizer_.vocab_size()) {
+        return Wrong(StrCat("must hold token ids from 0 to ", tokenizer_.vocab_size() - 1, "; ",
+                            id.dump().substr(0, 40), " is not one"));
+      }
+      tokens.push_back(id.get<TokenId>());
+    }
+    return std::nullopt;
+  }
+
+  const Tokenizer& tokenizer_;
+  const PromptForm& form_;
+  std::vector<GenerationPrompt> prompts_;
+};
 
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -180,40 +211,11 @@ Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader) 
   return chat;
 }
 
-Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, bool add_bos,
+Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, const PromptForm& form,
                                                    FieldReader& reader) {
-  std::vector<GenerationPrompt> out;
-  const Json* prompt = reader.Get("prompt");
-  if (prompt == nullptr)
-    return Invalid("prompt", "'prompt' is missing; send a string, token ids, or a list of either");
-  std::optional<ApiError> error;
-  if (prompt->is_string()) {
-    error = AddText(model, prompt->get_ref<const std::string&>(), add_bos, out);
-  } else if (IsTokenArray(*prompt)) {
-    error = AddTokens(model, *prompt, out);
-  } else if (!prompt->is_array()) {
-    error = Invalid("prompt",
-                    StrCat("'prompt' must be a string or an array, it is ", TypeName(*prompt)));
-  } else if (prompt->empty()) {
-    error = EmptyPrompt();
-  } else if (prompt->size() > kPromptsMax) {
-    error = Invalid("prompt", StrCat("'prompt' may hold at most ", kPromptsMax, " prompts"));
-  } else {
-    for (const Json& item : *prompt) {
-      if (item.is_string()) {
-        error = AddText(model, item.get_ref<const std::string&>(), add_bos, out);
-      } else if (item.is_array()) {
-        error = AddTokens(model, item, out);
-      } else {
-        error = Invalid(
-            "prompt",
-            StrCat("'prompt' must hold strings or lists of token ids, it holds ", TypeName(item)));
-      }
-      if (error) break;
-    }
-  }
-  if (error) return *std::move(error);
-  return out;
+  PromptReader prompts(model, form);
+  if (auto error = prompts.Read(reader.Get(form.field))) return *std::move(error);
+  return prompts.Take();
 }
 
 std::optional<ApiError> CheckPromptLength(const ServedModel& model, size_t prompt_tokens,

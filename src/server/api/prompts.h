@@ -39,11 +39,18 @@ struct RenderedChat {
 // Messages through the template and the tokenizer. Errors name the field.
 Checked<RenderedChat> RenderChat(const ServedModel& model, FieldReader& reader);
 
-// `prompt`: a string, strings, token ids, or lists of token ids. Control tokens are recognised in
-// strings: whoever writes a raw prompt writes its control tokens. Refused as a whole if one of the
-// prompts has no tokens.
-// add_bos: strings get the model's first token where it asks for it.
-Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, bool add_bos,
+// How prompts are read, and what they are called.
+struct PromptForm {
+  const char* field = "prompt";
+  int count_max = kPromptsMax;
+  bool plain = false;       // control tokens in strings are not recognised
+  bool add_special = true;  // strings get the model's first token where it asks for it
+};
+
+// The field: a string, strings, token ids, or lists of token ids. Unless they are plain, control
+// tokens are recognised in strings: whoever writes a raw prompt writes its control tokens. Refused
+// as a whole if one of the prompts has no tokens.
+Checked<std::vector<GenerationPrompt>> ReadPrompts(const ServedModel& model, const PromptForm& form,
                                                    FieldReader& reader);
 
 // 400 if a prompt leaves no room for an answer in the context, or cannot fit into the KV pool.

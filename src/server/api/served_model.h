@@ -40,12 +40,14 @@ struct ServedModel {
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
   answer::Formats formats;                      // how the model writes reasoning and calls of tools
   std::string chat_template_problem;            // why it is null
-  bool request_templates = false;  // a request's own template is taken in its place
+  bool request_templates = false;               // a request's own template is taken in its place
   std::shared_ptr<grammar::Grammars> grammars;  // null: no structured output
   std::shared_ptr<EngineClient> engine;
   EngineLimits limits;
-  int max_sequences = 0;  // that run together
-  ModelMetrics* metrics = nullptr;  // null: not counted; else outlives the model
+  int max_sequences = 0;             // that run together
+  Pooling pooling = Pooling::kLast;  // of embeddings; kNone: there are none
+  std::string embedding_problem;     // why there are none
+  ModelMetrics* metrics = nullptr;   // null: not counted; else outlives the model
 };
 
 // The models of a server at one moment. Shared by requests, immutable.

@@ -215,4 +215,13 @@ std::unique_ptr<AnswerSink> MakeChatAnswer(std::shared_ptr<GrpcCall> call, Answe
   return std::make_unique<Answer<v1::ChatResponse>>(std::move(call), std::move(options));
 }
 
+v1::EmbedResponse ToMessage(const Embeddings& embeddings, const std::string& model) {
+  v1::EmbedResponse response;
+  response.set_model(model);
+  for (const std::vector<float>& vector : embeddings.vectors)
+    response.add_embeddings()->mutable_values()->Assign(vector.begin(), vector.end());
+  SetUsage(embeddings.usage, *response.mutable_usage());
+  return response;
+}
+
 }  // namespace staffel::api::inference

@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "inference.pb.h"
 #include "server/api/answer_sink.h"
+#include "server/api/embedding.h"
 #include "server/api/served_model.h"
 #include "server/grpc/call.h"
 
@@ -23,5 +25,7 @@ struct AnswerOptions {
 std::unique_ptr<AnswerSink> MakeGenerateAnswer(std::shared_ptr<GrpcCall> call,
                                                AnswerOptions options);
 std::unique_ptr<AnswerSink> MakeChatAnswer(std::shared_ptr<GrpcCall> call, AnswerOptions options);
+
+v1::EmbedResponse ToMessage(const Embeddings& embeddings, const std::string& model);
 
 }  // namespace staffel::api::inference

@@ -7,6 +7,7 @@
 
 #include "base/strings.h"
 #include "inference.pb.h"
+#include "server/api/embedding_request.h"
 #include "server/api/generation_request.h"
 #include "server/api/prompts.h"
 #include "server/grpc/message.h"
@@ -105,11 +106,26 @@ void Chat(Asked<v1::ChatRequest> asked) {
 void Embed(Asked<v1::EmbedRequest> asked) {
   auto found = Find(*asked.models, asked.request.model());
   if (auto* error = std::get_if<ApiError>(&found)) return asked.call->Fail(*error);
-  asked.call->Fail({.status = 501,
-                    .message = StrCat("the model '",
-                                      std::get<std::shared_ptr<const ServedModel>>(found)->names[0],
-                                      "' generates text; this server has no embeddings"),
-                    .code = "no_embeddings"});
+  auto& model = std::get<std::shared_ptr<const ServedModel>>(found);
+  Checked<Json> body = ToJson(asked.request);
+  if (auto* error = std::get_if<ApiError>(&body)) return asked.call->Fail(*error);
+  FieldReader reader(std::get<Json>(body));
+  std::string name = model->names[0];
+  Checked<EmbeddingSpec> read = ReadEmbedding(std::move(model), reader);
+  if (auto* error = std::get_if<ApiError>(&read))
+    return asked.call->Fail(WithFieldNames(std::move(*error), asked.request));
+  EmbeddingSpec& spec = std::get<EmbeddingSpec>(read);
+  spec.runner = asked.runner;
+  spec.on_disconnect = [call = asked.call](std::function<void()> callback) {
+    call->OnDisconnect(std::move(callback));
+  };
+  spec.done = [call = std::move(asked.call),
+               name = std::move(name)](const Checked<Embeddings>& result) {
+    if (const auto* error = std::get_if<ApiError>(&result)) return call->Fail(*error);
+    call->Write(ToMessage(std::get<Embeddings>(result), name));
+    call->Finish();
+  };
+  StartEmbedding(std::move(spec));
 }
 
 void Tokenize(Asked<v1::TokenizeRequest> asked) {

@@ -311,6 +311,18 @@ Checked<Json> ToJson(const v1::ChatRequest& request) {
   return out;
 }
 
+Checked<Json> ToJson(const v1::EmbedRequest& request) {
+  if (request.input().empty() == request.token_ids().empty())
+    return Invalid("input", "send either 'input' or 'token_ids', with one entry at least");
+  Reader reader;
+  Json out = reader.Scalars(request);
+  out.erase("model");
+  if (reader.error()) return *reader.error();
+  for (const v1::TokenIds& ids : request.token_ids())
+    out["input"].push_back(Json::array_t(ids.ids().begin(), ids.ids().end()));
+  return out;
+}
+
 Checked<Json> ToJson(const v1::TokenizeRequest::Chat& chat) {
   Reader reader("chat.");
   Json out = reader.Scalars(chat);
@@ -325,6 +337,10 @@ ApiError WithFieldNames(ApiError error, const v1::GenerateRequest& request) {
 
 ApiError WithFieldNames(ApiError error, const v1::ChatRequest&) {
   return WithSamplingNames(std::move(error));
+}
+
+ApiError WithFieldNames(ApiError error, const v1::EmbedRequest& request) {
+  return request.input().empty() ? Renamed(std::move(error), "input", "token_ids") : error;
 }
 
 ApiError WithFieldNames(ApiError error, const v1::TokenizeRequest&) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "server/api/embedding_request.h"
 #include "server/api/generation_options.h"
 
 namespace staffel::api::llama {
@@ -261,6 +262,24 @@ constexpr Field kTemplate[] = {
     {.name = "add_generation_prompt", .kind = FieldKind::kBool, .note = "", .fallback = "true"},
 };
 
+constexpr Field kEmbedding[] = {
+    {.name = "model", .kind = FieldKind::kString, .note = "a served name"},
+    {.name = "content",
+     .kind = FieldKind::kMixed,
+     .note = "text, token ids, or an array of either",
+     .schema = kInputSchema},
+    {.name = "input",
+     .kind = FieldKind::kMixed,
+     .note = "another name of content",
+     .schema = kInputSchema},
+    {.name = "embd_normalize",
+     .kind = FieldKind::kInt,
+     .note = "2: to length 1; -1: vectors stay as they are",
+     .fallback = "2",
+     .min = -1,
+     .max = 2},
+};
+
 constexpr RouteDoc Doc(RouteDoc doc, std::string_view answer_type = R"("object")") {
   doc.answer_type = answer_type;
   doc.error_schema =
@@ -280,6 +299,8 @@ constexpr RouteDoc kRoutes[] = {
         kAnswers),
     Doc({"POST", "/infill", "llama-server: what belongs into a gap", kInfill, kCompletion, true},
         kAnswers),
+    Doc({"POST", "/embedding", "llama-server: vectors of texts", kEmbedding}, R"("array")"),
+    Doc({"POST", "/embeddings", "Another name of /embedding", kEmbedding}, R"("array")"),
     Doc({"POST", "/apply-template", "llama-server: the prompt of a conversation", kTemplate}),
     Doc({"GET", "/props", "llama-server: the model and its defaults"}),
     Doc({"GET", "/slots", "llama-server: how many sequences run"}, R"("array")"),
@@ -289,6 +310,7 @@ constexpr RouteDoc kRoutes[] = {
 
 std::span<const Field> CompletionFields() { return kCompletion; }
 std::span<const Field> PromptField() { return kPrompt; }
+std::span<const Field> EmbeddingFields() { return kEmbedding; }
 std::span<const Field> InfillFields() { return kInfill; }
 std::span<const RouteDoc> RouteDocs() { return kRoutes; }
 

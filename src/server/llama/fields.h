@@ -9,6 +9,7 @@ namespace staffel::api::llama {
 
 std::span<const Field> CompletionFields();  // of /completion, but `prompt`
 std::span<const Field> PromptField();
+std::span<const Field> EmbeddingFields();
 std::span<const Field> InfillFields();  // of /infill, besides those of completions
 
 std::span<const RouteDoc> RouteDocs();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "server/api/embedding_request.h"
 #include "server/api/generation_request.h"
 #include "server/llama/fields.h"
 #include "text/fill_in_middle.h"
@@ -311,6 +312,27 @@ Checked<CompletionRequest> ReadInfillRequest(std::shared_ptr<const ServedModel> 
       if (!request->spec.options.ignore_eos) stops.push_back(end);
   }
   return read;
+}
+
+Checked<EmbeddingSpec> ReadEmbeddingRequest(std::shared_ptr<const ServedModel> model,
+                                            const Json& body) {
+  FieldReader reader(body);
+  CheckFields(reader, EmbeddingFields());
+  const Json* content = reader.Get("content");
+  if (content == nullptr) content = reader.Get("input");
+  const int64_t norm = reader.Int("embd_normalize", -1, 2).value_or(2);
+  if (norm == 0 || norm == 1)
+    reader.Fail("embd_normalize", "'embd_normalize' must be 2 (to length 1) or -1 (as it is)");
+  if (!reader.ok()) return *reader.error();
+  Json fields = {{"normalize", norm == 2}};
+  if (content != nullptr) fields["input"] = *content;
+  FieldReader mapped(fields);
+  Checked<EmbeddingSpec> spec = ReadEmbedding(std::move(model), mapped);
+  if (auto* error = std::get_if<ApiError>(&spec); error != nullptr && !body.contains("input")) {
+    constexpr ClientName kContent[] = {{"input", "content"}};
+    return WithClientNames(std::move(*error), kContent);
+  }
+  return spec;
 }
 
 }  // namespace staffel::api::llama

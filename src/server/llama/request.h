@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "server/api/embedding.h"
 #include "server/api/generation.h"
 #include "server/api/json_parse.h"
 #include "server/api/served_model.h"
@@ -22,6 +23,10 @@ Checked<CompletionRequest> ReadCompletionRequest(std::shared_ptr<const ServedMod
 // The answer belongs between `input_prefix` and `input_suffix`.
 Checked<CompletionRequest> ReadInfillRequest(std::shared_ptr<const ServedModel> model,
                                              const Json& body);
+
+// Texts under `content` or `input`.
+Checked<EmbeddingSpec> ReadEmbeddingRequest(std::shared_ptr<const ServedModel> model,
+                                            const Json& body);
 
 // What requests are drawn with when they say nothing: llama-server's own defaults, since clients
 // that send no value expect them.

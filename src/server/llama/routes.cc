@@ -32,6 +32,27 @@ void Start(Call& call, Reader read_request) {
 void Completion(Call call) { Start(call, ReadCompletionRequest); }
 void Infill(Call call) { Start(call, ReadInfillRequest); }
 
+// [{"index", "embedding": [[...]]}]: a list of one vector, as where there is one for each token.
+std::string EmbeddingText(const Embeddings& embeddings) {
+  std::string out = "[";
+  for (size_t i = 0; i < embeddings.vectors.size(); i++) {
+    StrAppend(out, i > 0 ? "," : "", "{\"index\":", i, ",\"embedding\":[");
+    AppendVector(out, embeddings.vectors[i]);
+    out += "]}";
+  }
+  return out + "]";
+}
+
+void Embedding(Call call) {
+  Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
+  if (auto* error = std::get_if<ApiError>(&asked)) return Fail(call, *error);
+  auto& [body, model] = std::get<ModelRequest>(asked);
+  Checked<EmbeddingSpec> read = ReadEmbeddingRequest(std::move(model), body);
+  if (auto* error = std::get_if<ApiError>(&read)) return Fail(call, *error);
+  AnswerEmbedding(std::move(call), std::get<EmbeddingSpec>(std::move(read)), EmbeddingText,
+                  ErrorText);
+}
+
 void ApplyTemplate(Call call) {
   Checked<ModelRequest> asked = ReadModelRequest(call.models, call.request.body);
   if (auto* error = std::get_if<ApiError>(&asked)) return Fail(call, *error);
@@ -114,6 +135,8 @@ void AddRoutes(Service& service, Router& router) {
   service.Add(router, "POST", "/completion", Completion, ErrorText);
   service.Add(router, "POST", "/completions", Completion, ErrorText);
   service.Add(router, "POST", "/infill", Infill, ErrorText);
+  service.Add(router, "POST", "/embedding", Embedding, ErrorText);
+  service.Add(router, "POST", "/embeddings", Embedding, ErrorText);
   service.Add(router, "POST", "/apply-template", ApplyTemplate, ErrorText);
   service.Add(router, "GET", "/props", Props, ErrorText);
   service.Add(router, "GET", "/slots", Slots, ErrorText);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "answer/delta.h"
+#include "base/strings.h"
 #include "server/api/answer_deltas.h"
 #include "server/api/json_parse.h"
 #include "server/api/json_text.h"
@@ -217,6 +218,25 @@ void SendLookUp(ResponseWriter& writer, const AnswerOptions& options) {
   answer["done"] = true;
   answer["done_reason"] = "load";
   writer.Send(200, "application/json", Dump(answer));
+}
+
+std::string EmbedText(const Embeddings& embeddings, const std::string& model) {
+  std::string out = "{\"model\":";
+  AppendJsonString(out, model);
+  out += ",\"embeddings\":[";
+  for (size_t i = 0; i < embeddings.vectors.size(); i++) {
+    if (i > 0) out += ',';
+    AppendVector(out, embeddings.vectors[i]);
+  }
+  StrAppend(out, "],\"total_duration\":", Nanoseconds(embeddings.usage.prompt_time),
+            ",\"load_duration\":0,\"prompt_eval_count\":", embeddings.usage.prompt_tokens, "}");
+  return out;
+}
+
+std::string EarlierEmbeddingText(const Embeddings& embeddings, const std::string&) {
+  std::string out = "{\"embedding\":";
+  AppendVector(out, embeddings.vectors.empty() ? std::vector<float>() : embeddings.vectors.front());
+  return out + "}";
 }
 
 }  // namespace staffel::api::ollama

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "server/api/answer_sink.h"
+#include "server/api/embedding.h"
 #include "server/api/generation.h"
 #include "server/http.h"
 
@@ -28,6 +29,10 @@ struct AnswerOptions {
 // Reads model and options of `spec`.
 std::unique_ptr<AnswerSink> MakeAnswer(std::shared_ptr<ResponseWriter> writer,
                                        const GenerationSpec& spec, AnswerOptions options);
+
+// The answer of /api/embed, and of the earlier /api/embeddings, which has one vector or none.
+std::string EmbedText(const Embeddings& embeddings, const std::string& model);
+std::string EarlierEmbeddingText(const Embeddings& embeddings, const std::string& model);
 
 // The answer to a request that asks for none: the model is there.
 void SendLookUp(ResponseWriter& writer, const AnswerOptions& options);

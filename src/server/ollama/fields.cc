@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "server/api/embedding_request.h"
 #include "server/api/generation_options.h"
 
 namespace staffel::api::ollama {
@@ -182,6 +183,46 @@ constexpr Field kChat[] = {
     {.name = "tools", .kind = FieldKind::kArray, .note = "functions that the model may call"},
 };
 
+constexpr Field kEmbed[] = {
+    {.name = "model",
+     .kind = FieldKind::kString,
+     .note = "a served name, with or without :latest; may be left out where there is one model"},
+    {.name = "input",
+     .kind = FieldKind::kMixed,
+     .note = "a text, or texts",
+     .schema = kInputSchema},
+    {.name = "truncate",
+     .kind = FieldKind::kBool,
+     .note = "false: a text that is too long is refused, else its end is left out",
+     .fallback = "true"},
+    {.name = "dimensions",
+     .kind = FieldKind::kInt,
+     .note = "the first so many values; 0: all",
+     .fallback = "0",
+     .min = 0},
+    {.name = "options",
+     .kind = FieldKind::kMixed,
+     .note = "nothing is drawn",
+     .use = FieldUse::kIgnored},
+    {.name = "keep_alive",
+     .kind = FieldKind::kMixed,
+     .note = "models stay loaded",
+     .use = FieldUse::kIgnored},
+};
+
+constexpr Field kEmbeddings[] = {
+    {.name = "model", .kind = FieldKind::kString, .note = "as for /api/embed"},
+    {.name = "prompt", .kind = FieldKind::kString, .note = "the text"},
+    {.name = "options",
+     .kind = FieldKind::kMixed,
+     .note = "nothing is drawn",
+     .use = FieldUse::kIgnored},
+    {.name = "keep_alive",
+     .kind = FieldKind::kMixed,
+     .note = "models stay loaded",
+     .use = FieldUse::kIgnored},
+};
+
 constexpr Field kShow[] = {
     {.name = "model", .kind = FieldKind::kString, .note = "a served name"},
     {.name = "name", .kind = FieldKind::kString, .note = "the earlier name of model"},
@@ -208,6 +249,9 @@ constexpr RouteDoc Doc(RouteDoc doc) {
 constexpr RouteDoc kRoutes[] = {
     Doc({"POST", "/api/chat", "Ollama: an answer to a conversation", kChat, kShared, true}),
     Doc({"POST", "/api/generate", "Ollama: an answer to a prompt", kGenerate, kShared, true}),
+    Doc({"POST", "/api/embed", "Ollama: vectors of texts", kEmbed}),
+    Doc({"POST", "/api/embeddings", "Ollama: the vector of a text, as it was asked for earlier",
+         kEmbeddings}),
     Doc({"POST", "/api/show", "Ollama: what a model is", kShow}),
     Doc({"POST", "/api/pull", "Ollama: success for a model that is served", kPull, {}, true}),
     Doc({"GET", "/api/tags", "Ollama: the served models"}),
@@ -221,6 +265,8 @@ std::span<const Field> OptionFields() { return kOptions; }
 std::span<const Field> SharedFields() { return kShared; }
 std::span<const Field> GenerateFields() { return kGenerate; }
 std::span<const Field> ChatFields() { return kChat; }
+std::span<const Field> EmbedFields() { return kEmbed; }
+std::span<const Field> EmbeddingsFields() { return kEmbeddings; }
 std::span<const Field> ShowFields() { return kShow; }
 std::span<const Field> PullFields() { return kPull; }
 std::span<const RouteDoc> RouteDocs() { return kRoutes; }

@@ -11,6 +11,8 @@ std::span<const Field> OptionFields();  // of `options`
 std::span<const Field> SharedFields();  // of /api/chat and /api/generate
 std::span<const Field> GenerateFields();
 std::span<const Field> ChatFields();
+std::span<const Field> EmbedFields();
+std::span<const Field> EmbeddingsFields();  // of the earlier route
 std::span<const Field> ShowFields();
 std::span<const Field> PullFields();
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "server/api/embedding_request.h"
 #include "server/api/fields.h"
 #include "server/api/generation_request.h"
 #include "server/api/prompts.h"
@@ -299,6 +300,46 @@ Checked<GenerationSpec> ReadGenerateRequest(std::shared_ptr<const ServedModel> m
     if (auto error = Prepend({context->begin(), context->end()}, *read)) return *std::move(error);
   }
   return spec;
+}
+
+namespace {
+
+Checked<EmbeddingSpec> ReadInput(std::shared_ptr<const ServedModel> model, const Json* input,
+                                 const char* name, Json fields) {
+  // Nothing in, nothing out.
+  if (input == nullptr || *input == "" || *input == Json::array()) {
+    EmbeddingSpec nothing;
+    nothing.model = std::move(model);
+    return nothing;
+  }
+  fields["input"] = *input;
+  FieldReader mapped(fields);
+  Checked<EmbeddingSpec> spec = ReadEmbedding(std::move(model), mapped);
+  const ClientName names[] = {{"input", name}};
+  if (auto* error = std::get_if<ApiError>(&spec)) return WithClientNames(std::move(*error), names);
+  return spec;
+}
+
+}  // namespace
+
+Checked<EmbeddingSpec> ReadEmbedRequest(std::shared_ptr<const ServedModel> model,
+                                        const Json& body) {
+  FieldReader reader(body);
+  CheckFields(reader, EmbedFields());
+  Json fields = {{"truncate", reader.Bool("truncate").value_or(true)}};
+  const int64_t dimensions = reader.Int("dimensions", 0, INT32_MAX).value_or(0);
+  if (dimensions > 0) fields["dimensions"] = dimensions;
+  if (!reader.ok()) return *reader.error();
+  return ReadInput(std::move(model), reader.Get("input"), "input", std::move(fields));
+}
+
+Checked<EmbeddingSpec> ReadEmbeddingsRequest(std::shared_ptr<const ServedModel> model,
+                                             const Json& body) {
+  FieldReader reader(body);
+  CheckFields(reader, EmbeddingsFields());
+  if (!reader.ok()) return *reader.error();
+  return ReadInput(std::move(model), reader.Get("prompt"), "prompt",
+                   {{"truncate", true}, {"normalize", false}});
 }
 
 bool IsLookUp(const Json& body) {

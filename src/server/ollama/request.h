@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "server/api/embedding.h"
 #include "server/api/generation.h"
 #include "server/api/json_parse.h"
 #include "server/api/served_model.h"
@@ -17,6 +18,12 @@ Checked<std::shared_ptr<const ServedModel>> FindNamed(const ModelSet& models, co
 Checked<GenerationSpec> ReadChatRequest(std::shared_ptr<const ServedModel> model, const Json& body);
 Checked<GenerationSpec> ReadGenerateRequest(std::shared_ptr<const ServedModel> model,
                                             const Json& body);
+
+// Of /api/embed, and of the earlier /api/embeddings; `runner`, `done` and `on_disconnect` are left
+// to the caller. No inputs: there is nothing to compute.
+Checked<EmbeddingSpec> ReadEmbedRequest(std::shared_ptr<const ServedModel> model, const Json& body);
+Checked<EmbeddingSpec> ReadEmbeddingsRequest(std::shared_ptr<const ServedModel> model,
+                                             const Json& body);
 
 // Whether the body asks for no answer, but only whether the model is there.
 bool IsLookUp(const Json& body);

@@ -66,6 +66,31 @@ void Answer(Call call, Reader read_request, bool chat) {
 void Chat(Call call) { Answer(std::move(call), ReadChatRequest, /*chat=*/true); }
 void Generate(Call call) { Answer(std::move(call), ReadGenerateRequest, /*chat=*/false); }
 
+using EmbeddingText = std::string (*)(const Embeddings& embeddings, const std::string& model);
+
+void AnswerWith(Call call, Checked<EmbeddingSpec> (*read_request)(ModelPtr, const Json&),
+                EmbeddingText text) {
+  Checked<Asked> read = Read(call);
+  if (auto* error = std::get_if<ApiError>(&read)) return Fail(call, *error);
+  Asked& asked = std::get<Asked>(read);
+  Checked<EmbeddingSpec> made = read_request(std::move(asked.model), asked.body);
+  if (auto* error = std::get_if<ApiError>(&made)) return Fail(call, *error);
+  EmbeddingSpec& spec = std::get<EmbeddingSpec>(made);
+  if (spec.inputs.empty())
+    return call.writer->Send(200, "application/json", text(Embeddings(), asked.name));
+  AnswerEmbedding(
+      std::move(call), std::move(spec),
+      [text, name = std::move(asked.name)](const Embeddings& embeddings) {
+        return text(embeddings, name);
+      },
+      ErrorText);
+}
+
+void Embed(Call call) { AnswerWith(std::move(call), ReadEmbedRequest, EmbedText); }
+void EarlierEmbeddings(Call call) {
+  AnswerWith(std::move(call), ReadEmbeddingsRequest, EarlierEmbeddingText);
+}
+
 void Tags(Call call) { Send(call, TagsOf(call.models)); }
 void Running(Call call) { Send(call, RunningOf(call.models)); }
 
@@ -98,7 +123,6 @@ void Pull(Call call) {
 
 void Refuse(Call& call, const char* why) { Fail(call, FromStatus(absl::UnimplementedError(why))); }
 
-void NoEmbeddings(Call call) { Refuse(call, "this version computes no embeddings"); }
 void NoChanges(Call call) {
   Refuse(call,
          "this server serves the models that it was started with (staffel serve, staffel master); "
@@ -127,8 +151,8 @@ void AddRoutes(Service& service, Router& router) {
   add("GET", "/api/ps", Running);
   add("POST", "/api/show", Show);
   add("POST", "/api/pull", Pull);
-  add("POST", "/api/embed", NoEmbeddings);
-  add("POST", "/api/embeddings", NoEmbeddings);
+  add("POST", "/api/embed", Embed);
+  add("POST", "/api/embeddings", EarlierEmbeddings);
   for (const char* path : {"/api/create", "/api/copy", "/api/push", "/api/blobs/*"})
     add("POST", path, NoChanges);
   add("DELETE", "/api/delete", NoChanges);

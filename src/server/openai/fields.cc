@@ -1,5 +1,6 @@
 #include "server/openai/fields.h"
 
+#include "server/api/embedding_request.h"
 #include "server/api/generation_options.h"
 
 namespace staffel::api::openai {
@@ -340,10 +341,51 @@ constexpr Field kResponses[] = {
      .use = FieldUse::kRefused},
 };
 
+constexpr Field kEmbedding[] = {
+    {.name = "model",
+     .kind = FieldKind::kString,
+     .note = "a served name; may be left out where there is one model"},
+    {.name = "input",
+     .kind = FieldKind::kMixed,
+     .note = "a string, token ids, or a list of up to 2048 of either",
+     .use = FieldUse::kRequired,
+     .schema = kInputSchema},
+    {.name = "encoding_format",
+     .kind = FieldKind::kString,
+     .note = "float, or base64: of little-endian 32-bit floats",
+     .fallback = "\"float\""},
+    {.name = "dimensions",
+     .kind = FieldKind::kInt,
+     .note = "the first so many values; default: all",
+     .min = 1},
+    {.name = "normalize", .kind = FieldKind::kBool, .note = "to length 1", .fallback = "true"},
+    {.name = "truncate_prompt_tokens",
+     .kind = FieldKind::kInt,
+     .note = "the last so many tokens of an input; -1: as many as fit",
+     .min = -1,
+     .max = INT32_MAX},
+    {.name = "truncate",
+     .kind = FieldKind::kBool,
+     .note = "the first tokens that fit, of an input that is too long",
+     .fallback = "false"},
+    {.name = "add_special_tokens", .kind = FieldKind::kBool, .note = "", .fallback = "true"},
+    {.name = "priority",
+     .kind = FieldKind::kInt,
+     .note = "lower runs first",
+     .fallback = "0",
+     .min = INT32_MIN,
+     .max = INT32_MAX},
+    {.name = "cache_salt",
+     .kind = FieldKind::kString,
+     .note = "prefixes are shared between equal salts"},
+    {.name = "user", .kind = FieldKind::kString, .note = "checked, not used"},
+};
+
 constexpr RouteDoc kRoutes[] = {
     {"POST", "/v1/chat/completions", "An answer to a conversation", kChat, kShared, true},
     {"POST", "/v1/completions", "What follows raw prompts", kCompletion, kShared, true},
     {"POST", "/v1/responses", "An answer in the shape of the Responses API", kResponses, {}, true},
+    {"POST", "/v1/embeddings", "Vectors of texts", kEmbedding},
     {"POST", "/v1/chat/completions/render", "What the model would read", kChat, kShared, false},
     {"GET", "/v1/models", "The served models", {}, {}, false},
     {"GET", "/v1/models/{model}", "A served model", {}, {}, false},
@@ -355,6 +397,8 @@ std::span<const Field> SharedFields() { return kShared; }
 std::span<const Field> ChatFields() { return kChat; }
 std::span<const Field> CompletionFields() { return kCompletion; }
 std::span<const Field> ResponsesFields() { return kResponses; }
+std::span<const Field> EmbeddingFields() { return kEmbedding; }
+
 std::span<const RouteDoc> RouteDocs() { return kRoutes; }
 
 }  // namespace staffel::api::openai

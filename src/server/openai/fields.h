@@ -11,6 +11,7 @@ std::span<const Field> SharedFields();  // of both kinds of completions
 std::span<const Field> ChatFields();
 std::span<const Field> CompletionFields();
 std::span<const Field> ResponsesFields();
+std::span<const Field> EmbeddingFields();
 
 std::span<const RouteDoc> RouteDocs();
 

@@ -8,6 +8,7 @@
 #include "server/api/json_text.h"
 #include "server/api/prompts.h"
 #include "server/openai/answer.h"
+#include "server/openai/embeddings.h"
 #include "server/openai/fields.h"
 #include "server/openai/response_format.h"
 #include "server/openai/responses_routes.h"
@@ -134,6 +135,7 @@ void AddRoutes(Service& service, Router& router) {
   service.Add(router, "POST", "/v1/chat/completions", Chat);
   service.Add(router, "POST", "/v1/completions", Completions);
   service.Add(router, "POST", "/v1/responses", Responses);
+  service.Add(router, "POST", "/v1/embeddings", Embeddings);
   service.Add(router, "GET", "/v1/models", Models);
   service.Add(router, "GET", "/v1/models/*", Model);
   service.Add(router, "POST", "/v1/chat/completions/render", Render);

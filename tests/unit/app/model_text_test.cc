@@ -38,7 +38,7 @@ TEST(ModelText, FactsOfTheFile) {
   const auto file = OpenModelFile(path);
   ASSERT_TRUE(file.ok()) << file.status();
   const Result<ModelText> text = LoadModelText(**file, {});
-  const Result<ModelText> told = LoadModelText(**file, {"", "mistral", "think"});
+  const Result<ModelText> told = LoadModelText(**file, {"", "mistral", "think", {}});
   std::remove(path.c_str());
   ASSERT_TRUE(text.ok()) << text.status();
 
@@ -65,6 +65,38 @@ TEST(ModelText, FactsOfTheFile) {
     EXPECT_NE(key, "tokenizer.ggml.tokens") << "lists are left out";
     EXPECT_NE(key, "tokenizer.chat_template");
   }
+}
+
+// The text side of a file that has `pooling_type`, or none for -1.
+Result<ModelText> WithPooling(int type, std::optional<Pooling> option = {}) {
+  GgufBuilder builder;
+  builder.String("general.architecture", "llama");
+  if (type >= 0) builder.U32("llama.pooling_type", type);
+  builder.String("tokenizer.ggml.model", "gpt2")
+      .String("tokenizer.ggml.pre", "smollm")
+      .Strings("tokenizer.ggml.tokens", {"a", "b"});
+  builder.Array("tokenizer.ggml.token_type", 5, std::vector<int32_t>(2, 1));
+  builder.Strings("tokenizer.ggml.merges", {});
+  builder.Tensor("norm", {8}, 0, std::string(32, 'x'));
+  const std::string path = ::testing::TempDir() + "/staffel-pooling.gguf";
+  WriteFile(path, builder.Build());
+  const auto file = OpenModelFile(path);
+  std::remove(path.c_str());
+  ModelTextOptions options;
+  options.pooling = option;
+  return LoadModelText(**file, options);
+}
+
+TEST(ModelText, PoolingIsTheFilesUnlessAnOptionSaysOtherwise) {
+  EXPECT_EQ(WithPooling(-1)->pooling, Pooling::kLast);
+  EXPECT_EQ(WithPooling(0)->pooling, Pooling::kLast);
+  EXPECT_EQ(WithPooling(1)->pooling, Pooling::kMean);
+  EXPECT_EQ(WithPooling(3)->pooling, Pooling::kLast);
+  EXPECT_EQ(WithPooling(1, Pooling::kLast)->pooling, Pooling::kLast);
+  EXPECT_EQ(WithPooling(2, Pooling::kMean)->pooling, Pooling::kMean);
+  const ModelText unknown = *WithPooling(2);
+  EXPECT_EQ(unknown.pooling, Pooling::kNone);
+  EXPECT_THAT(unknown.embedding_problem, HasSubstr("llama.pooling_type is 2"));
 }
 
 TEST(ModelText, FormatsHaveNames) {

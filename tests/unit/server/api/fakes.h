@@ -106,6 +106,14 @@ class FakeEngine final : public EngineClient {
     event.finish = finish;
     Send(std::move(event));
   }
+  // Ends the request that was submitted as number `which` with its embedding.
+  void Embed(std::vector<float> values, int which = 0) {
+    SeqEvent event;
+    event.request = requests[which].id;
+    event.finish = FinishReason::kLength;
+    event.embedding = std::move(values);
+    Send(std::move(event));
+  }
   void Send(SeqEvent event) {
     event.first = !begun[{event.request, event.index}];
     begun[{event.request, event.index}] = true;

@@ -56,14 +56,16 @@ std::vector<Sent> FieldsOf(const RouteDoc& route) {
 std::string BodyOf(std::string_view path, const std::string& member) {
   std::string body = "{";
   if (path == "/v1/completions" || path == "/tokenize" || path.starts_with("/completion") ||
-      path == "/api/generate") {
+      path == "/api/generate" || path == "/api/embeddings") {
     body += R"("prompt":"a")";
   } else if (path == "/infill") {
     body += R"("input_prefix":"a","input_suffix":"b")";
-  } else if (path == "/v1/responses") {
+  } else if (path == "/v1/responses" || path == "/v1/embeddings" || path == "/api/embed") {
     body += R"("input":"a")";
   } else if (path == "/generate" || path == "/generate_stream" || path == "/") {
     body += R"("inputs":"a")";
+  } else if (path.starts_with("/embedding")) {
+    body += R"("content":"a")";
   } else if (path == "/detokenize") {
     body += R"("tokens":[65])";
   } else {

@@ -92,15 +92,56 @@ TEST(Models, BeforeThereAreAny) {
   EXPECT_EQ(world.Call<v1::ModelsResponse>("Models", v1::ModelsRequest())->status(), 503);
 }
 
-TEST(Embed, SaysThatThereIsNone) {
+TEST(Embed, OneAnswerForAllInputs) {
   InferenceWorld world;
   v1::EmbedRequest request;
-  request.add_input("text");
+  request.add_input("ab");
+  request.add_input("c");
+  request.set_dimensions(2);
+  request.set_normalize(false);
   auto call = world.Call<v1::EmbedResponse>("Embed", request);
-  EXPECT_EQ(call->status(), 501);
-  EXPECT_THAT(call->message(), HasSubstr("'tiny' generates text"));
+  world.engine->Embed({5, 6, 7}, 1);
+  EXPECT_EQ(call->ends, 0);
+  world.engine->Embed({1, 2, 3}, 0);
+  ASSERT_EQ(call->status(), 200);
+  ASSERT_EQ(call->messages.size(), 1u);
+  const v1::EmbedResponse& response = call->messages[0];
+  ASSERT_EQ(response.embeddings_size(), 2);
+  EXPECT_THAT(response.embeddings(0).values(), ElementsAre(1, 2));
+  EXPECT_THAT(response.embeddings(1).values(), ElementsAre(5, 6));
+  EXPECT_EQ(response.model(), "tiny");
+  EXPECT_EQ(response.usage().prompt_tokens(), 3);
+}
+
+TEST(Embed, TokenIds) {
+  InferenceWorld world;
+  v1::EmbedRequest request;
+  for (const uint32_t id : {'h', 'i'}) request.mutable_token_ids()->Add()->add_ids(id);
+  auto call = world.Call<v1::EmbedResponse>("Embed", request);
+  ASSERT_EQ(world.engine->requests.size(), 2u);
+  EXPECT_THAT(world.engine->requests[1].prompt, ElementsAre('i'));
+}
+
+TEST(Embed, ErrorsNameTheField) {
+  InferenceWorld world;
+  const auto fails = [&](const v1::EmbedRequest& request) {
+    return world.Call<v1::EmbedResponse>("Embed", request)->param();
+  };
+  v1::EmbedRequest request;
+  EXPECT_EQ(fails(request), "input");
+  request.add_input("");
+  EXPECT_EQ(fails(request), "input");
+  request.clear_input();
+  request.add_token_ids()->add_ids(1000);
+  EXPECT_EQ(fails(request), "token_ids");
+  request.add_input("both");
+  EXPECT_EQ(fails(request), "input");
+  request.clear_token_ids();
+  request.set_dimensions(0);
+  EXPECT_EQ(fails(request), "dimensions");
   request.set_model("huge");
   EXPECT_EQ(world.Call<v1::EmbedResponse>("Embed", request)->status(), 404);
+  EXPECT_TRUE(world.engine->requests.empty());
 }
 
 }  // namespace
