@@ -275,7 +275,10 @@ void GrpcMasterLink::OnMessage(const std::string& bytes) {
   }
   if (welcome != nullptr) OnWelcome(*welcome);
   if (!own_reason_.ok()) return;
+  const bool is_welcome = welcome != nullptr;
   Deliver(**std::move(message));
+  // Steps may have come over the lane by now; the handler hears Welcome before them.
+  if (is_welcome && lane_ != nullptr) lane_reader_ = std::thread([this] { ReadLane(); });
 }
 
 void GrpcMasterLink::Deliver(MasterMessage message) {
@@ -302,7 +305,6 @@ void GrpcMasterLink::OpenLane(const Welcome& welcome) {
   auto lane = StepLane::Connect(welcome.lane_name, welcome.lane_secret);
   if (!lane.ok()) return spdlog::debug("{}", std::string(lane.status().message()));
   lane_ = *std::move(lane);
-  lane_reader_ = std::thread([this] { ReadLane(); });
 }
 
 void GrpcMasterLink::CheckSilence() {
