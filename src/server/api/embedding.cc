@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <mutex>
 #include <utility>
 
 #include "base/check.h"
+#include "server/api/event_inbox.h"
 #include "server/api/generation.h"
 #include "server/api/json_text.h"
 
@@ -45,10 +45,6 @@ class Embedding final : public EventSink, public std::enable_shared_from_this<Em
   }
 
   void Start() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      scheduled_ = true;  // nothing is drained before all of this is done
-    }
     SubmitMore();
     if (!answered_) {
       spec_.on_disconnect([weak = weak_from_this()] {
@@ -59,12 +55,7 @@ class Embedding final : public EventSink, public std::enable_shared_from_this<Em
   }
 
   void OnEvent(const SeqEvent& event) override {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      inbox_.push_back(event);
-      if (std::exchange(scheduled_, true)) return;
-    }
-    spec_.runner->PostShort([self = shared_from_this()] { self->Drain(); });
+    if (inbox_.Put(event)) spec_.runner->PostShort([self = shared_from_this()] { self->Drain(); });
   }
 
  private:
@@ -98,19 +89,7 @@ class Embedding final : public EventSink, public std::enable_shared_from_this<Em
   }
 
   void Drain() {
-    std::vector<SeqEvent> events;
-    for (;;) {
-      {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (inbox_.empty()) {
-          scheduled_ = false;
-          return;
-        }
-        events.clear();
-        events.swap(inbox_);
-      }
-      for (SeqEvent& event : events) Apply(event);
-    }
+    inbox_.Drain([this](SeqEvent& event) { Apply(event); });
   }
 
   void Apply(SeqEvent& event) {
@@ -174,9 +153,7 @@ class Embedding final : public EventSink, public std::enable_shared_from_this<Em
   int in_flight_ = 0;
   bool answered_ = false;
 
-  std::mutex mutex_;
-  std::vector<SeqEvent> inbox_;  // guarded by mutex_
-  bool scheduled_ = false;       // guarded by mutex_
+  EventInbox inbox_;
 };
 
 }  // namespace

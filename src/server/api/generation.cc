@@ -77,10 +77,7 @@ Generation::Generation(GenerationSpec spec) : spec_(std::move(spec)), started_(N
 
 void Generation::Start(GenerationSpec spec) {
   std::shared_ptr<Generation> self(new Generation(std::move(spec)));
-  // The stream begins before the first event can, since events are read on the runner after this.
-  std::unique_lock<std::mutex> hold(self->mutex_);
-  self->scheduled_ = true;
-  hold.unlock();
+  // The stream begins before the first event can, since events are read by Drain, after this.
   if (Status status = self->Submit(); !status.ok()) {
     self->answered_ = true;
     self->spec_.sink->Fail(FromStatus(status));
@@ -133,28 +130,11 @@ void Generation::CancelAll() {
 }
 
 void Generation::OnEvent(const SeqEvent& event) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    inbox_.push_back(event);
-    if (std::exchange(scheduled_, true)) return;
-  }
-  spec_.runner->PostShort([self = shared_from_this()] { self->Drain(); });
+  if (inbox_.Put(event)) spec_.runner->PostShort([self = shared_from_this()] { self->Drain(); });
 }
 
 void Generation::Drain() {
-  std::vector<SeqEvent> events;
-  for (;;) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (inbox_.empty()) {
-        scheduled_ = false;
-        return;
-      }
-      events.clear();
-      events.swap(inbox_);
-    }
-    for (const SeqEvent& event : events) Apply(event);
-  }
+  inbox_.Drain([this](const SeqEvent& event) { Apply(event); });
 }
 
 void Generation::Apply(const SeqEvent& event) {

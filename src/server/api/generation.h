@@ -4,13 +4,13 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "server/api/answer_sink.h"
 #include "server/api/choice_decoder.h"
+#include "server/api/event_inbox.h"
 #include "server/api/generation_options.h"
 #include "server/api/served_model.h"
 #include "server/http.h"
@@ -88,9 +88,7 @@ class Generation final : public EventSink, public std::enable_shared_from_this<G
   int open_choices_ = 0;
   bool answered_ = false;  // only touched in Drain
 
-  std::mutex mutex_;
-  std::vector<SeqEvent> inbox_;  // guarded by mutex_
-  bool scheduled_ = false;       // guarded by mutex_
+  EventInbox inbox_;
 };
 
 }  // namespace staffel::api
