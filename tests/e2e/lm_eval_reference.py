@@ -9,6 +9,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import urllib.request
 
 import lm_eval
 from lm_eval.models.openai_completions import LocalCompletionsAPI
@@ -53,15 +54,15 @@ def choices():
         table = pairs(table)
         for i, (asked, answer) in enumerate(table):
             others = [table[(i + step) % len(table)][1] for step in (3, 7, 12)]
-            yield {"text": question.format(asked), "choices": [" " + word for word in (answer, *others)], "target": 0}
+            yield {"text": question.format(asked), "choices": [" " + word for word in (answer, *others)]}
     for a in range(2, 12):
-        yield {"text": f"{a} + {a + 1} =", "choices": [f" {a + a + 1 + off}" for off in (0, 1, -1, 10)], "target": 0}
+        yield {"text": f"{a} + {a + 1} =", "choices": [f" {a + a + 1 + off}" for off in (0, 1, -1, 10)]}
 
 
 def texts():
-    """Paragraphs of the documentation."""
-    paragraphs = [p.replace("\n", " ") for p in (ROOT / "docs/architecture.md").read_text().split("\n\n") if 400 < len(p) < 1200 and "|" not in p and "```" not in p]
-    return [{"text": "", "target": paragraph} for paragraph in paragraphs[:12]]
+    """Paragraphs of the passage in tests/data/golden."""
+    passage = json.loads((ROOT / "tests/data/golden/smollm2.json").read_text())["passage"]["text"]
+    return [{"text": "", "target": paragraph} for paragraph in passage.split("\n\n")]
 
 
 def answers():
@@ -142,32 +143,36 @@ def differences(served, reference, ties):
     return wrong, near, largest
 
 
-def main():
-    url = sys.argv[2] if len(sys.argv) > 2 else "http://127.0.0.1:8000"
-    arguments = {"base_url": url + "/v1/completions", "model": "", "tokenizer_backend": "remote", "tokenized_requests": True, "max_length": 2048}
-    import urllib.request
+def evaluate_both(model, url):
+    """(number of documents by task, results of the reference, results of the server, contexts with near ties)."""
     with urllib.request.urlopen(url + "/v1/models") as reply:
-        arguments["model"] = json.load(reply)["data"][0]["id"]
+        name = json.load(reply)["data"][0]["id"]
+    arguments = {"base_url": url + "/v1/completions", "model": name, "tokenizer_backend": "remote", "tokenized_requests": True, "max_length": 2048}
+    tasks = {"staffel_choice": (list(choices()), "multiple_choice", CHOICE), "staffel_text": (texts(), "loglikelihood_rolling", ROLLING),
+             "staffel_answer": (answers(), "generate_until", ANSWER)}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        tasks = {"staffel_choice": (list(choices()), "multiple_choice", CHOICE), "staffel_text": (texts(), "loglikelihood_rolling", ROLLING),
-                 "staffel_answer": (answers(), "generate_until", ANSWER)}
         for task, (documents, kind, fields) in tasks.items():
             data = folder / f"{task}.jsonl"
             data.write_text("".join(json.dumps(document) + "\n" for document in documents))
             (folder / f"{task}.yaml").write_text(TASK.format(name=task, data=data, kind=kind, fields=fields))
-        oracle = Reference(ReferenceModel(sys.argv[1]), **arguments)
+        oracle = Reference(ReferenceModel(model), **arguments)
         reference = evaluate(oracle, folder, list(tasks))
         served = evaluate(LocalCompletionsAPI(**arguments), folder, list(tasks))
-    wrong, near, largest = differences(served, reference, oracle.ties)
+    return {task: len(documents) for task, (documents, _, _) in tasks.items()}, reference, served, oracle.ties
+
+
+def main():
+    counts, reference, served, ties = evaluate_both(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "http://127.0.0.1:8000")
+    wrong, near, largest = differences(served, reference, ties)
     print("| task | documents | score | reference | server |\n|---|---|---|---|---|")
-    for task, (documents, _, _) in tasks.items():
+    for task, count in counts.items():
         for score, want in reference["results"][task].items():
             if not isinstance(want, float) or "stderr" in score:
                 continue
             got = served["results"][task][score]
-            print(f"| {task} | {len(documents)} | {score.split(',')[0]} | {want:.4f} | {got:.4f} |")
-            bound = PERPLEXITY * want if task == "staffel_text" else near / len(documents)
+            print(f"| {task} | {count} | {score.split(',')[0]} | {want:.4f} | {got:.4f} |")
+            bound = PERPLEXITY * want if task == "staffel_text" else near / count
             if abs(got - want) > bound + 1e-9:
                 wrong.append(f"{task} {score}: {got} instead of {want}")
     print(f"largest difference of a choice's log-likelihood: {largest:.4f}; documents that differ at a near tie: {near}")

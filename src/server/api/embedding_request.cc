@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "server/api/generation_options.h"
 #include "server/api/prompts.h"
 
 namespace staffel::api {
@@ -17,12 +18,7 @@ struct Cut {
 
 Cut ReadCut(const ServedModel& model, FieldReader& reader) {
   const int fits = std::min(model.limits.max_model_len, model.limits.kv_capacity_tokens);
-  const auto last = reader.Int("truncate_prompt_tokens", -1, INT32_MAX);
-  if (last == 0) {
-    reader.Fail("truncate_prompt_tokens",
-                "'truncate_prompt_tokens' must be -1 (as many as fit) or at least 1");
-  }
-  if (last) return {*last < 0 ? fits : static_cast<int>(*last), false};
+  if (const auto last = ReadPromptTokensMax(reader)) return {*last < 0 ? fits : *last, false};
   if (reader.Bool("truncate").value_or(false)) return {fits, true};
   return {};
 }

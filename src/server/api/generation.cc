@@ -1,6 +1,7 @@
 #include "server/api/generation.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/check.h"

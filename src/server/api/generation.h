@@ -2,7 +2,6 @@
 // and answers once, whole or as a stream.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>

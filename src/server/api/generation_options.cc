@@ -144,11 +144,7 @@ void ReadPromptFields(FieldReader& reader, GenerationOptions& options) {
     if (options.stream)
       reader.Fail("prompt_logprobs", "'prompt_logprobs' is not available when 'stream' is true");
   }
-  if (auto count = reader.Int("truncate_prompt_tokens", -1, INT32_MAX)) {
-    if (*count == 0)
-      reader.Fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1, or 1 at least");
-    options.prompt_tokens_max = static_cast<int>(*count);
-  }
+  options.prompt_tokens_max = ReadPromptTokensMax(reader);
   options.add_special_tokens = reader.Bool("add_special_tokens").value_or(true);
 }
 
@@ -160,6 +156,14 @@ void RefuseUnsupported(FieldReader& reader) {
 }
 
 }  // namespace
+
+std::optional<int> ReadPromptTokensMax(FieldReader& reader) {
+  const auto count = reader.Int("truncate_prompt_tokens", -1, INT32_MAX);
+  if (!count) return std::nullopt;
+  if (*count == 0)
+    reader.Fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1, or 1 at least");
+  return static_cast<int>(*count);
+}
 
 std::string ReadCacheSalt(FieldReader& reader) {
   std::string salt = reader.String("cache_salt").value_or("");

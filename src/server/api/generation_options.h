@@ -44,6 +44,10 @@ struct GenerationOptions {
 // `cache_salt`, "" by default; an error is left in `reader`.
 std::string ReadCacheSalt(FieldReader& reader);
 
+// `truncate_prompt_tokens`: the last so many tokens of a longer prompt; -1: as many as fit. An
+// error is left in `reader`.
+std::optional<int> ReadPromptTokensMax(FieldReader& reader);
+
 // Reads the shared fields; an error is left in `reader`. Fields of other servers that we do not
 // have but that would change the answer are refused by name; unknown fields are ignored
 // (docs/api.md lists all of them).
